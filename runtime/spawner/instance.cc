@@ -20,8 +20,8 @@ namespace {
 constexpr const char* kInstances = "/run/atoll-instances";
 constexpr const char* kInstanceVariable = "ATOLL_SPAWNER_INSTANCE";
 
-// fcntl(2) record locks belong to the process: unlike flock(2), a child that outlives us (the
-// janitor at the end of its work) does not keep them.
+// fcntl(2) record locks belong to the process. A child that outlives us (the janitor at the end of
+// its work) does not keep them, as it would keep a lock of flock(2).
 bool Lock(int fd) {
   struct flock lock {};
   lock.l_type = F_WRLCK;
@@ -29,7 +29,7 @@ bool Lock(int fd) {
   return ::fcntl(fd, F_SETLK, &lock) == 0;
 }
 
-// A process of that number's sandboxes is still alive.
+// Returns whether a process of a sandbox of that number is alive.
 bool Populated(const std::string& cgroup_base, uint32_t number) {
   const auto events =
       sys::ReadFileAt(AT_FDCWD, cgroup_base + "/" + GroupName(number) + "/cgroup.events", 4096);
@@ -41,7 +41,7 @@ bool Exists(const std::string& path) {
   return ::stat(path.c_str(), &info) == 0;
 }
 
-// "NUMBER:DESCRIPTOR", if it is what it says.
+// Parses "NUMBER:DESCRIPTOR" and checks that the descriptor is the locked file of `run_dir`.
 std::optional<Instance> TakeHandedOver(const std::string& run_dir) {
   const char* value = ::getenv(kInstanceVariable);
   if (value == nullptr) return std::nullopt;
@@ -81,8 +81,9 @@ Result<Instance> ClaimInstance(const std::string& run_dir, const std::string& cg
                                bool inherits) {
   ATOLL_TRY(sys::EnsureDirAt(AT_FDCWD, kInstances, 0755));
   if (auto handed_over = TakeHandedOver(run_dir)) return std::move(*handed_over);
-  // The last resort: groups of a spawner that is dead and whose run directory, with the records, is
-  // gone. Nobody can adopt them any more; whoever takes the number kills them as strays.
+  // kLeft is the last resort: cgroups of a dead spawner whose run directory, with the records, is
+  // gone. Nobody can adopt its sandboxes any more. The spawner that takes the number kills them as
+  // strays.
   enum class Pass { kOurs, kUnowned, kLeft };
   for (Pass pass : {Pass::kOurs, Pass::kUnowned, Pass::kLeft}) {
     if (inherits && pass != Pass::kOurs) {
@@ -104,12 +105,12 @@ Result<Instance> ClaimInstance(const std::string& run_dir, const std::string& cg
         }
         continue;
       }
-      // Its owner may have ended, or another come, between the look and the lock.
+      // The owner may have ended, or another come, between the look and the lock.
       char now[PATH_MAX];
       const ssize_t size = ::pread(file.get(), now, sizeof now, 0);
       if (size < 0 || std::string_view(now, static_cast<size_t>(size)) != owner) continue;
-      // What is right is not written again: a spawner that died between the two calls would leave
-      // the next one, and with it the sandboxes of this one, without their number.
+      // A correct owner is not written again. A spawner that died between the two calls would leave
+      // the next one, and with it these sandboxes, without their number.
       if (owner == run_dir) return Instance{number, std::move(file)};
       if (::ftruncate(file.get(), 0) != 0 || ::pwrite(file.get(), run_dir.data(), run_dir.size(),
                                                       0) != static_cast<ssize_t>(run_dir.size())) {

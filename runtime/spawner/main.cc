@@ -41,7 +41,8 @@ namespace {
 
 constexpr size_t kMaxExecd = 16 << 20;
 
-// A copy in memory that nobody can write and, being mode 0111 and root's, no sandbox can read.
+// Copies execd into memory that nobody can write. No sandbox can read it, because it is root's with
+// mode 0111.
 Result<UniqueFd> SealExecd(const std::string& path) {
   ATOLL_ASSIGN(const std::string program, sys::ReadFileAt(AT_FDCWD, path, kMaxExecd));
   ATOLL_ASSIGN(UniqueFd memfd, sys::SealedMemfd("execd", program, true));
@@ -49,7 +50,7 @@ Result<UniqueFd> SealExecd(const std::string& path) {
   return memfd;
 }
 
-// Directories of ours in the run directory. The mounts on them are in this process's own mount
+// Makes our directories in the run directory. The mounts on them are in this process's own mount
 // namespace.
 Status MakeRunDirectories(const std::string& run_dir) {
   ATOLL_TRY(sys::EnsureDirAt(AT_FDCWD, run_dir, 0755));
@@ -59,8 +60,8 @@ Status MakeRunDirectories(const std::string& run_dir) {
   return {};
 }
 
-// Once more from the start: same pid, same children. What is to be known about sandboxes stands in
-// their records; prepared slots are made anew. Only returns with an error.
+// Executes the program again: same pid, same children. The records hold the state of the sandboxes;
+// prepared slots are made anew. Returns only with an error.
 Status Upgrade(const Config& config, const Instance& instance) {
   std::vector<char*> argv = {const_cast<char*>(config.program.c_str())};
   for (const std::string& argument : config.arguments) {
@@ -74,9 +75,9 @@ Status Upgrade(const Config& config, const Instance& instance) {
   return FailSys("execv " + config.program);
 }
 
-// Each sandbox has so many pseudo-terminals and no more (slot_mounts.cc), but all of them and the
-// host take theirs from one number, 4,096 unless somebody has changed it: 48 sandboxes would have
-// all. What a terminal costs is memory, and charged to its sandbox.
+// Each sandbox has a limit of pseudo-terminals (slot_mounts.cc). But all sandboxes and the host
+// take theirs from one number of the kernel's, 4,096 by default, which 48 sandboxes would exhaust.
+// Raising it costs only memory, which is charged to the sandbox of the terminal.
 void RaiseTerminals() {
   constexpr uint64_t kEnough = uint64_t{kMaxSlot} * kMaxInstances *
                                (kMaxTerminals + wire::kMaxSessions * kMaxSessionTerminals);
@@ -93,7 +94,7 @@ void RaiseTerminals() {
 
 Status EnterOwnMountNamespace() {
   if (::unshare(CLONE_NEWNS) != 0) return FailSys("unshare CLONE_NEWNS");
-  // Nothing mounted from here on propagates to the host, and the host's later mounts not to us.
+  // No mount from here on propagates to the host, and no later mount of the host to us.
   if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
     return FailSys("mount / private");
   }
@@ -128,20 +129,21 @@ Status CheckHostPathsInTime(const Config& config) {
   return Fail(Code::kInvalidArgument, text.substr(1));
 }
 
-// Everything that it has open is closed when it returns.
+// Closes everything that it has opened when it returns.
 Result<Server::End> ServeStore(const Config& config, const cgroup::Host& cgroups,
                                const std::string& base, uint32_t instance, int host_mounts) {
   ATOLL_TRY(MakeRunDirectories(config.run_dir));
   ATOLL_TRY(CheckHostPathsInTime(config));
-  // On the host's side: it outlives this process, as sandboxes do.
+  // Mounts on the host's side, because the store outlives this process, as sandboxes do.
   ATOLL_TRY(MountStore(config.data_dir));
   ATOLL_ASSIGN(Store store, Store::Open(config.data_dir));
   ATOLL_ASSIGN(cgroup::Tree tree, cgroup::Tree::Create(cgroups, base, GroupName(instance),
                                                        cgroup::DiskOf(store.path())));
-  // The janitor needs the store only, and none of what is opened below.
+  // The janitor needs only the store. Start it before anything else is opened.
   ATOLL_ASSIGN(Janitor janitor, Janitor::Start(store.root()));
   ATOLL_TRY(EnterOwnMountNamespace());
-  // Opened again, so that the descriptor's mount is one of this namespace and can be cloned.
+  // Opens the store again, so that the descriptor's mount belongs to this namespace and can be
+  // cloned.
   ATOLL_ASSIGN(store, Store::Open(config.data_dir));
 
   Host host{.config = config,
@@ -174,8 +176,8 @@ Result<Server::End> ServeStore(const Config& config, const cgroup::Host& cgroups
   return server.Run();
 }
 
-// What this spawner and those before it have made on the host. As long as one sandbox is there, or
-// a record of how it ended, everything is: neither can be removed.
+// Removes what this spawner and earlier ones have made on the host. While a sandbox exists, or a
+// record of how it ended, everything stays: neither can be removed.
 Status LeaveHost(const Config& config, const cgroup::Host& cgroups, const std::string& base,
                  const Instance& instance) {
   const std::string records = config.run_dir + "/spawner/records";
@@ -196,7 +198,7 @@ Status LeaveHost(const Config& config, const cgroup::Host& cgroups, const std::s
   return UnmountStore(config.data_dir);
 }
 
-// The exit status.
+// Returns the exit status.
 int Serve(const Config& config) {
   const auto failed = [](const Error& error) {
     LogLine(LogLevel::kError, "cannot serve").Add(error);
@@ -215,7 +217,8 @@ int Serve(const Config& config) {
   if (!host_mounts) return failed(host_mounts.error());
   const auto instance = ClaimInstance(config.run_dir, *base, config.successor);
   if (!instance) {
-    // While it waited another was started, and perhaps ended, by a daemon.
+    // While this successor waited, a daemon has started another spawner, which may have ended
+    // since.
     if (instance.error().code() == Code::kNotFound) return kServedByAnother;
     const int status = failed(instance.error());
     return instance.error().code() == Code::kAlreadyExists ? kServedByAnother : status;
@@ -225,8 +228,8 @@ int Serve(const Config& config) {
     return failed(outside.error());
   }
   if (end && *end == Server::End::kUpgrade) return failed(Upgrade(config, *instance).error());
-  // A start that has failed leaves to a daemon that runs, and to the next try, what they had
-  // before.
+  // A start that failed for the first time takes back what it made. Otherwise a running daemon, or
+  // the next try, keeps what it had.
   if (end ? *end == Server::End::kStopped : instance->anew) {
     const Status left = LeaveHost(config, *cgroups, *base, *instance);
     if (!left) LogLine(LogLevel::kWarning, "something is left on the host").Add(left.error());
@@ -243,7 +246,7 @@ int main(int argc, char** argv) {
   InitLog("atoll-spawner", LogLevel::kInfo);
   ::signal(SIGPIPE, SIG_IGN);
   ::umask(022);
-  // It hands keys of buckets and of the swap area on.
+  // The spawner hands on keys of buckets and of the swap area.
   if (const Status safe = ForbidCoreDumps(); !safe) {
     LogLine(LogLevel::kError, "cannot start").Add(safe.error());
     return 1;

@@ -22,8 +22,8 @@ namespace atl::spawner {
 namespace {
 
 constexpr int kSendBuffer = 1 << 20;
-// No further request is read while more replies than these wait for the daemon to read them. What
-// comes on top are answers to what it has asked already, and exits, of which a sandbox has one.
+// While more replies than these wait for the daemon, the spawner reads no further request. Only
+// answers to earlier requests, and one exit for each sandbox, come on top.
 constexpr size_t kMaxWaiting = 256;
 constexpr int kExitsAtOnce = 8;  // handled in one turn
 
@@ -91,7 +91,7 @@ Status Server::Start() {
   ATOLL_TRY(slots_.Start());
   ATOLL_TRY(sandboxes_.Adopt());
   paused_memory_.Start();
-  // Whose processes Adopt has ended.
+  // Removes the groups whose processes Adopt has ended.
   ATOLL_TRY(slots_.RemoveStrays());
   ATOLL_ASSIGN(listener_, Bind(host_.config.run_dir + "/spawner.sock", host_.config.daemon_uid));
   ATOLL_ASSIGN(acceptor_, Acceptor::Start(loop_, listener_.get(), {.name = "spawner"},
@@ -105,22 +105,22 @@ Status Server::Start() {
 
 void Server::GiveSignOfLife() {
   const int64_t watchdog_us = WatchdogMicros();
-  if (watchdog_us == 0) return;  // nobody waits for it
+  if (watchdog_us == 0) return;  // systemd expects nothing
   NotifySystemd("WATCHDOG=1");
   loop_.After(watchdog_us / 2, [this] { GiveSignOfLife(); });
 }
 
 Result<Server::End> Server::Run() {
   GiveSignOfLife();
-  // The last answer is waited for.
+  // Waits until the last answer is sent.
   while (!end_ || (*end_ == End::kStopped && !outgoing_.empty())) loop_.Turn(-1);
   if (*end_ != End::kUpgrade) {
-    // Whoever connects from here on is to hear that there is no spawner.
+    // A daemon that connects from here on must find no spawner.
     listener_.reset();
     CloseConnection();
     slots_.DropAll();
   }
-  // Or they would go on with what they are at, beside the next one's.
+  // Otherwise these processes would go on beside those of the next spawner.
   sessions_.Abandon();
   slots_.StopBuilder();
   copies_.Abandon();
@@ -181,7 +181,7 @@ void Server::AwaitConnection() {
 }
 
 void Server::OnMessage() {
-  // Looked at before the request is read: whoever asked has given it up, and may ask again.
+  // Look before the request is read: the daemon may have given it up, and may ask again.
   const bool given_up = HungUp(connection_.get());
   auto message = sys::ReceiveMessage(connection_.get(), wire::kMaxSpawnerMessage);
   if (!message) {
@@ -206,8 +206,7 @@ void Server::OnSignal() {
     if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT) end_ = End::kTerminated;
   }
   for (int taken = 0;; ++taken) {
-    // Of a thousand that end together the rest comes behind what the daemon asks meanwhile, its
-    // pings too.
+    // When a thousand end together, the rest waits behind the daemon's requests, pings included.
     if (taken == kExitsAtOnce) {
       ::kill(::getpid(), SIGCHLD);
       break;
@@ -216,7 +215,7 @@ void Server::OnSignal() {
     const pid_t pid = ::waitpid(-1, &status, WNOHANG | WUNTRACED);
     if (pid <= 0) break;
     if (WIFSTOPPED(status)) {
-      // A parked execd, a builder or a janitor that is stopped serves nobody either.
+      // A stopped parked execd, builder or janitor serves nobody either.
       if (!sandboxes_.OnChildStop(pid, status)) ::kill(pid, SIGKILL);
       continue;
     }
@@ -277,7 +276,7 @@ void Server::SendWaiting() {
       LogLine(LogLevel::kError, "cannot answer the daemon").Add(sent.error());
       return CloseConnection();
     }
-    // EPIPE: nobody reads it; what was asked before is still to be read, and then the end.
+    // EPIPE: the daemon has hung up. Its earlier requests are still to be read, and then the end.
     outgoing_.pop_front();
   }
   AwaitConnection();

@@ -44,20 +44,20 @@ class Server {
   void OnConnection();
   void OnMessage();
   void OnSignal();
-  // To systemd, if it waits for it (sd_watchdog_enabled(3)).
+  // Notifies systemd, if it expects that (sd_watchdog_enabled(3)).
   void GiveSignOfLife();
   void BeginTrial();
   void OnTrial(int status);
   void CloseConnection();
   void OnObjectsLost(uint32_t slot, uint32_t index);
-  // To the connection that asked: a reply to an earlier daemon's request is dropped. One that does
-  // not fit into the socket now is sent later.
+  // Sends a reply to the connection that asked; a reply to an earlier daemon's request is dropped.
+  // A reply that finds the socket full is sent later.
   void Send(uint64_t connection, wire::Reply reply);
   void SendWaiting();
-  // Reads on unless too many replies wait, and writes while some do.
+  // Watches the connection for requests unless too many replies wait, and for room while some do.
   void AwaitConnection();
 
-  // What is done about each message: server_requests.cc. To be called once, now or later.
+  // Handlers of the messages (server_requests.cc). Each calls `answer` once, now or later.
   template <typename Message>
   using Answer = std::function<void(Result<typename Message::Reply>)>;
   void Handle(wire::Request request);
@@ -106,13 +106,13 @@ class Server {
   UniqueFd signals_;
   UniqueFd connection_;
   EventLoop::Id connection_watch_ = 0;
-  UniqueFd rules_;                    // the daemon's, or of the one before: never used, only open
-  std::deque<wire::Reply> outgoing_;  // of this connection
+  UniqueFd rules_;                    // of the present daemon, or of the one before: only kept open
+  std::deque<wire::Reply> outgoing_;  // replies to this connection
   uint64_t connection_number_ = 0;
-  bool ending_ = false;  // Stop was asked: nothing new is begun
+  bool ending_ = false;  // Stop was asked for: nothing new is begun
   std::optional<End> end_;
-  std::optional<Successor> successor_;  // none where systemd starts us again
-  Trial trial_;                         // of a new program
+  std::optional<Successor> successor_;  // none where systemd restarts the spawner
+  Trial trial_;                         // the trial of a new program
 };
 
 }  // namespace atl::spawner

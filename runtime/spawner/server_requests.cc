@@ -1,4 +1,4 @@
-// What the spawner does about each message.
+// Handlers of the daemon's messages.
 #include <linux/netlink.h>
 #include <sys/socket.h>
 
@@ -16,7 +16,7 @@
 namespace atl::spawner {
 namespace {
 
-// Begins something that a spawner which is about to end would leave behind.
+// True for messages that begin something which an ending spawner would leave behind.
 template <typename Message, typename... Beginnings>
 constexpr bool kIsOneOf = (std::is_same_v<Message, Beginnings> || ...);
 template <typename Message>
@@ -55,7 +55,7 @@ void Server::Handle(wire::Request request) {
         }
         if constexpr (kVerb<Message>) {
           const auto tier = sandboxes_.TierOf(message.id, *kVerb<Message>);
-          // Each verb has its own words for a sandbox that there is not.
+          // The handler answers for a sandbox that does not exist, each in its own words.
           if (!tier && tier.error().code() == Code::kUnimplemented) {
             return answer(Fail(tier.error()));
           }
@@ -66,7 +66,7 @@ void Server::Handle(wire::Request request) {
 }
 
 void Server::Do(wire::Hello, const Answer<wire::Hello>& answer) {
-  // A daemon that began with us would have no spawner in a moment, and cannot start one later.
+  // A daemon that began with us would have no spawner in a moment, and could not start one later.
   if (ending_) return answer(Fail(Code::kUnavailable, "the spawner is ending, sandboxes and all"));
   wire::Greeting greeting;
   greeting.instance = host_.instance;
@@ -170,7 +170,7 @@ void Server::Do(wire::DiffUpper message, Answer<wire::DiffUpper> answer) {
        number("was=", stacks->was), number("both=", stacks->both)},
       stacks->layers, std::move(message.out),
       [this, id = message.id, answer = std::move(answer)](Result<wire::Unpacked> told) {
-        // Its files may have been on their way out.
+        // Its files may have been deleted during the comparison.
         if (told && sandboxes_.LiveSlot(id) == 0) {
           return answer(Fail(Code::kFailedPrecondition, "sandbox " + id + " has ended meanwhile"));
         }
@@ -198,8 +198,8 @@ void Server::Do(wire::MakeVolume message, const Answer<wire::MakeVolume>& answer
 }
 
 void Server::Do(wire::RemoveVolume message, const Answer<wire::RemoveVolume>& answer) {
-  // Sandboxes that still have it mounted keep an ever emptier directory: the daemon does not ask
-  // for that.
+  // The daemon asks only for volumes that no sandbox uses. A sandbox that had it mounted would keep
+  // a directory that gets emptier.
   Status removed = janitor_.Discard(host_.store.root(), Store::VolumeDirectory(message.name));
   if (removed) removed = host_.store.SyncVolumes();
   answer(std::move(removed));
@@ -245,7 +245,7 @@ void Server::Do(wire::MountObjects message, Answer<wire::MountObjects> answer) {
 }
 
 void Server::Do(wire::KeepRules message, const Answer<wire::KeepRules>& answer) {
-  // Of anything else the close might wait for somebody.
+  // The close of another kind of descriptor might block.
   const int socket = message.nfnetlink.get();
   int domain = 0, protocol = 0;
   socklen_t size = sizeof domain;

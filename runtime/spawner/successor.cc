@@ -25,10 +25,10 @@ constexpr int kReadyFd = 3;
 constexpr int kDismissPatienceMs = 5000;
 constexpr int kFirstPauseMs = 100;
 constexpr int kLongestPauseMs = 10 * 1000;
-// One that has lived shorter than this is not started again without a pause.
+// A spawner that lived shorter than this is started again only after a pause.
 constexpr int64_t kShortLifeUs = 1000 * 1000;
 
-// True if nothing is left to do: it serves, or another one does.
+// Returns true if nothing is left to do: this spawner serves, or another one does.
 bool StartSpawner(const Config& config) {
   auto ready = sys::MakePipe();
   auto pid = ready ? StartWorker({.name = "atoll-spawner", .outlives = true}, {ready->write.get()},
@@ -72,7 +72,8 @@ bool StartSpawner(const Config& config) {
 }  // namespace
 
 Result<Successor> Successor::Start(const Config& config, int host_mounts) {
-  // Ours, opened before the fork: the number of a spawner that dies meanwhile may be another's.
+  // Opened before the fork, because the number of a spawner that dies meanwhile may be another
+  // process's.
   ATOLL_ASSIGN(const UniqueFd spawner, sys::PidfdOpen(::getpid()));
   ATOLL_ASSIGN(const pid_t pid, StartWorker({.name = "atoll-successor", .outlives = true},
                                             {host_mounts, spawner.get()},
@@ -87,7 +88,7 @@ std::optional<Successor> Successor::HandedOver() {
   pid_t pid = 0;
   std::from_chars(text.data(), text.data() + text.size(), pid);
   ::unsetenv(kSuccessorVariable);
-  // Only a child that lives.
+  // Only a living child.
   int status;
   if (pid <= 0 || ::waitpid(pid, &status, WNOHANG) != 0) return std::nullopt;
   return Successor(pid);

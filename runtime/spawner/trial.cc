@@ -27,14 +27,14 @@ std::string Ending(int status) {
   return "ended with status " + std::to_string(WEXITSTATUS(status));
 }
 
-// Each of our programs refuses a flag that it does not know, with the exit status `expected`. A
-// file that is cut off, of another machine, or not the program at all does something else.
+// Each of our programs refuses an unknown flag with the exit status `expected`. A file that is cut
+// off, built for another machine, or another program does something else.
 Status TryProgram(const std::string& path, int expected) {
   ATOLL_ASSIGN(const pid_t pid, StartWorker({.name = "atoll-trial"}, {}, [&] {
                  const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
                  std::array<DescriptorMove, 3> moves{{{null, 0}, {null, 1}, {null, 2}}};
                  if (!MoveDescriptors(moves)) ::_exit(125);
-                 ::alarm(kProgramSeconds);  // execve(2) leaves it running
+                 ::alarm(kProgramSeconds);  // execve(2) keeps the alarm running
                  Execute(path, {"--trial"}, -1);
                }));
   int status = 0;
@@ -49,7 +49,7 @@ Status TryProgram(const std::string& path, int expected) {
 
 Result<Trial> StartTrial(const Config& config, int host_mounts) {
   ATOLL_ASSIGN(sys::Pipe said, sys::MakePipe());
-  // Whatever it leaves behind that could still write.
+  // The program may leave processes that could still write.
   ::fcntl(said.read.get(), F_SETFL, O_NONBLOCK);
   ATOLL_ASSIGN(const pid_t pid,
                StartWorker({.name = "atoll-trial"}, {host_mounts, said.write.get()}, [&] {

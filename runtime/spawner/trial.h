@@ -1,5 +1,5 @@
-// A new program is tried before it takes over: executed beside the one that serves, with the same
-// flags, it says by its exit status whether it could serve here.
+// Tries a new program before it takes over. It is executed beside the serving one, with the same
+// flags, and its exit status says whether it could serve here.
 #pragma once
 
 #include <sys/types.h>
@@ -11,16 +11,17 @@
 namespace atl::spawner {
 
 struct Trial {
-  pid_t pid = -1;  // -1: none is under way
-  UniqueFd said;   // a byte if it could: a program that is another one altogether ends well, too
+  pid_t pid = -1;  // -1: no trial is under way
+  UniqueFd said;   // gets a byte on success, because an unrelated program may also exit with 0
 };
 // Forks. Ends by itself within seconds, whatever the program does. `host_mounts` is borrowed.
 Result<Trial> StartTrial(const Config& config, int host_mounts);
-// With the exit status of its process: whether the new program is to take over, or why not.
+// `status`: the exit status of the trial's process. Returns an error if the new program must not
+// take over.
 Status JudgeTrial(const Config& config, const Trial& trial, int status);
 
-// In the new program (--trial yes): opens what it needs, runs the programs that it would run, and
-// says so to --ready-fd. Changes nothing.
+// Runs in the new program (--trial yes): opens what it needs, runs the programs that it would run,
+// and reports success to --ready-fd. Changes nothing.
 Status Try(const Config& config);
 
 }  // namespace atl::spawner

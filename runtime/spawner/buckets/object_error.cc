@@ -10,19 +10,19 @@ namespace {
 void Mask(std::string* text, const std::string& secret) {
   constexpr std::string_view kMask = "***";
   if (secret.empty()) return;
-  // On behind what has been put there: a secret may be an asterisk.
+  // Continues behind the replacement, because a secret may be an asterisk.
   for (size_t at = text->find(secret); at != std::string::npos;
        at = text->find(secret, at + kMask.size())) {
     text->replace(at, secret.size(), kMask);
   }
 }
 
-// Its last line, as far as it can be shown.
+// Returns the last line of the log, as far as a client may see it.
 std::string LastLine(std::string_view log, const wire::ObjectCredentials& hidden) {
   constexpr size_t kMost = 300;
   while (log.ends_with('\n')) log.remove_suffix(1);
   std::string line(log.substr(log.rfind('\n') + 1));
-  // Before it is cut: half of a secret is one.
+  // Mask before the line is cut: half of a secret is a secret.
   Mask(&line, hidden.secret);
   Mask(&line, hidden.key);
   line.resize(std::min(line.size(), kMost));
@@ -48,7 +48,7 @@ Error ObjectError(const std::string& log, const wire::ObjectStore& store, const 
   if (says("unable to connect")) {
     return Error(Code::kDeadlineExceeded, what + ": the store does not answer");
   }
-  // Its own words for the directory that its cache is in, and ours for all else.
+  // s3fs says this of its cache directory. The client needs to know the file system.
   if (says("no enough disk space") || says("No space left on device")) {
     return Error(Code::kResourceExhausted,
                  what + ": the file system of <data_dir>/store has no room for its cache", ENOSPC);

@@ -1,4 +1,5 @@
-// What s3fs has said before it gave up, as an error that the daemon can tell a client. Pure.
+// Turns the last words of an s3fs that gave up into an error that the daemon can tell a client.
+// Pure.
 #pragma once
 
 #include <string>
@@ -8,7 +9,7 @@
 
 namespace atl::spawner {
 
-// `log` is a stranger's words in part. Nothing of `hidden` is in the error.
+// `log` is partly a stranger's text. The error contains nothing of `hidden`.
 Error ObjectError(const std::string& log, const wire::ObjectStore& store, const std::string& bucket,
                   const wire::ObjectCredentials& hidden);
 

@@ -17,7 +17,7 @@ std::optional<ObjectKey> ParseObjectGroup(const std::string& name) {
   ObjectKey key{0, 0};
   std::from_chars(name.data() + 1, name.data() + dash, key.first);
   std::from_chars(name.data() + dash + 1, name.data() + name.size(), key.second);
-  // Written the one way that we write it.
+  // Accepts only the form that ObjectGroup writes.
   if (ObjectGroup(key) != name || key.first == 0 || key.first > kMaxSlot ||
       key.second >= wire::kMaxVolumes) {
     return std::nullopt;

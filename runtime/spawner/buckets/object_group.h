@@ -1,4 +1,4 @@
-// The groups of what serves buckets, by name: all that is kept of one beyond its spawner. Pure.
+// Names of the cgroups of bucket servers. The name is all that outlives the spawner. Pure.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace atl::spawner {
 using ObjectKey = std::pair<uint32_t, uint32_t>;
 
 std::string ObjectGroup(const ObjectKey& key);  // "m<slot>-<index>"
-// None: it is no such group.
+// Returns nothing if `name` is not the name of such a cgroup.
 std::optional<ObjectKey> ParseObjectGroup(const std::string& name);
 
 }  // namespace atl::spawner

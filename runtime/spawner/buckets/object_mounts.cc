@@ -18,17 +18,18 @@
 namespace atl::spawner {
 namespace {
 
-// Of one that is being made. A store that answers nothing is given up by s3fs itself after less.
+// Deadline of a mount that is being made. s3fs itself gives up a store that answers nothing
+// earlier.
 constexpr int64_t kMountPatienceUs = 30 * 1000 * 1000;
-// What processes that were killed have closed is stored meanwhile.
+// Meanwhile s3fs stores the files that the killed processes have closed.
 constexpr int64_t kFlushPatienceUs = 2 * 1000 * 1000;
 constexpr int64_t kLookAgainUs = 5 * 1000;
-constexpr int64_t kServersPatienceMs = 5000;  // all together
+constexpr int64_t kServersPatienceMs = 5000;  // for all servers together
 constexpr size_t kMaxMaking = 32;
 constexpr size_t kMaxLog = 16 << 10;
 constexpr size_t kMaxSecretFile = 4096;
 
-// What one server may use of the host: s3fs has 16 MB, and what is on its way. Its cache is a file.
+// Limits of one server: s3fs has 16 MB, and what it is sending. Its cache is a file.
 constexpr cgroup::Limits kServerLimits{
     .memory_bytes = wire::kBucketMemory, .pids = wire::kBucketPids, .cpu_millis = 1000};
 
@@ -39,12 +40,12 @@ const wire::ObjectStore* FindStore(const Host& host, const std::string& name) {
   return found == stores.end() ? nullptr : &*found;
 }
 
-// Of a file of the operator's, which nobody else may read.
+// Reads the operator's file, which nobody else may read.
 Result<wire::ObjectCredentials> ReadCredentials(const std::string& path) {
   const auto wrong = [&](const std::string& why) {
     return Fail(Code::kInternal, "credentials of an object store: " + path + ": " + why);
   };
-  // Nothing that we would have to wait for.
+  // O_NONBLOCK: do not wait for the other end of a pipe.
   const auto file = sys::Open(path, O_RDONLY | O_NONBLOCK);
   if (!file) return wrong(file.error().message());
   struct stat info {};
@@ -76,7 +77,7 @@ Status CheckHost() {
       std::string("volumes of buckets need ") + kObjectServer + ": apt-get install s3fs", ENOENT));
 }
 
-// What is there, without waiting for more.
+// Reads what is there, without waiting for more.
 void ReadLog(int fd, std::string* text) {
   char chunk[4096];
   for (;;) {
@@ -199,7 +200,7 @@ void ObjectMounts::OnSaid(Key key) {
     loop_.Unwatch(std::exchange(entry.said_watch, 0));
     loop_.Cancel(std::exchange(entry.patience, 0));
     entry.said.reset();
-    // It ignores that nobody listens any more.
+    // s3fs ignores that nobody reads its log any more.
     entry.log.reset();
     entry.credentials = {};
     entry.state = State::kMade;
@@ -222,18 +223,18 @@ void ObjectMounts::OnEvents(Key key) {
                    std::string_view::npos) {
     return;
   }
-  // Of one that is being made, the end of its words comes too, and says why.
+  // While a mount is being made, the end of `said` comes too, and says why.
   if (entry.state == State::kMaking) return;
   const bool serving = entry.state == State::kServing;
   StopWatching(entry);
   entry.state = State::kLost;
-  if (!serving) return;  // a build will find it broken, and its user ENOTCONN
+  if (!serving) return;  // a build will find it broken, and its users get ENOTCONN
   LogLine(LogLevel::kWarning, "what served a bucket has ended").Add("slot", key.first);
   lost_(key.first, key.second);
 }
 
 void ObjectMounts::Failed(Key key, Error error) {
-  // To be told when nothing is left of it.
+  // Watch for the moment when nothing is left of it.
   Entry& entry = entries_.at(key);
   const Done done = std::exchange(entry.done, nullptr);
   End(key);
@@ -293,7 +294,8 @@ void ObjectMounts::End(Key key) {
   StopWatching(entry);
   entry.mount.reset();
   entry.log.reset();
-  // Everything that has the connection to the kernel open; which ends whatever waits for it.
+  // Kills every process that has the connection to the kernel open. That releases everybody who
+  // waits for the server.
   const Status killed = host_.cgroups.Kill(ObjectGroup(key));
   if (!killed && killed.error().error_number() != ENOENT) {
     LogLine(LogLevel::kError, "cgroup.kill failed")

@@ -1,16 +1,17 @@
-// The buckets that are mounted for sandboxes, from the daemon's wish to the end of what serves
-// them.
+// The buckets mounted for sandboxes, from the daemon's request to the end of the server behind
+// each.
 //
-// A mount is made for a slot, before the sandbox in it is built, because it takes as long as a
-// stranger's store takes to answer; the build moves it in. What serves it has a group of its own,
-// `m<slot>-<index>`: that name is all that is kept of it. The next spawner finds it by that, has
-// the slot's sandbox keep it, or ends it. There is no second start: what was open is gone with the
-// connection to the kernel, and so are the credentials of a request.
+// A mount is made for a slot before the sandbox in it is built, because it takes as long as a
+// stranger's store takes to answer. The build moves the mount into the sandbox's root. Each server
+// has a cgroup of its own, `m<slot>-<index>`, and that name is the only record of it. The next
+// spawner finds the server by the name and keeps it if the slot's sandbox lives, else ends it. A
+// server is never started a second time: its open files are gone with its connection to the kernel,
+// and so are credentials that came with a request.
 //
-// Whoever uses a mount waits in the kernel until its server answers, and a process that is killed
-// waits on if its request has been read. Ending the server is what lets it go: everybody who waits
-// is told ECONNABORTED. So a sandbox that is to end has its servers ended first, a little later
-// than its processes, so that what they have closed can still be stored.
+// A process that uses a mount waits in the kernel until the server answers. If its request has been
+// read, it waits on even when it is killed. Only the end of the server releases it: everybody who
+// waits then gets ECONNABORTED. So the servers of a sandbox that is to end are ended too, a little
+// later than its processes, so that files that they have closed can still be stored.
 #pragma once
 
 #include <sys/types.h>
@@ -35,33 +36,34 @@ namespace atl::spawner {
 class ObjectMounts {
  public:
   using Done = std::function<void(Status)>;
-  // What serves one has ended by itself.
+  // Called when a server has ended by itself.
   using Lost = std::function<void(uint32_t slot, uint32_t index)>;
 
-  // Both outlive it.
+  // `host` and `loop` outlive this object.
   ObjectMounts(const Host& host, EventLoop& loop, Lost lost)
       : host_(host), loop_(loop), lost_(std::move(lost)) {}
 
-  // At start: those of `slots` are kept, all others ended.
+  // Call at start. Keeps the servers of `slots` and ends all others.
   Status Adopt(const SlotSet& slots);
 
-  // For a slot in stock. `done` when the store has shown what is in the bucket, or nothing is left.
+  // Mounts a bucket for a slot in stock. Calls `done` when the store has shown what is in the
+  // bucket, or, after a failure, when nothing is left of the attempt.
   void Mount(const wire::MountObjects& wanted, Done done);
-  // For the build of a sandbox in `slot`: the mount that was made for that volume, borrowed.
-  // kFailedPrecondition: there is none.
+  // Returns the mount that was made for that volume, borrowed, for the build of a sandbox in
+  // `slot`. kFailedPrecondition: there is none.
   Result<int> Find(uint32_t slot, uint32_t index, const wire::Volume& volume) const;
-  // The build has taken the slot's, or will not.
+  // The build has taken the slot's mounts, or has failed.
   void Built(uint32_t slot);
-  // The slot's sandbox has been killed: its servers end when it had some time, or Release is
-  // called.
+  // The slot's sandbox has been killed. Its servers end after some time, or when Release is called.
   void Dismiss(uint32_t slot);
-  // Nobody is in the slot any more.
+  // The slot is empty: ends its servers now.
   void Release(uint32_t slot);
-  // Nobody waits for those that are being made, or will build in their slots. Others are kept.
+  // The daemon has gone: ends servers that are still starting, and those of slots that were not
+  // built. Keeps all others.
   void Abandon();
-  // Ends all, and waits.
+  // Ends all servers, and waits for that.
   void Finish();
-  // Each of those that are lost, again.
+  // Calls `lost` again for each server that has ended by itself.
   void TellLost() const;
 
  private:
@@ -72,10 +74,10 @@ class ObjectMounts {
     wire::Volume volume;
     UniqueFd mount;  // until a build has taken it
     UniqueFd said, log;
-    UniqueFd events;  // cgroup.events of its group
+    UniqueFd events;  // cgroup.events of its cgroup
     EventLoop::Id said_watch = 0, events_watch = 0, patience = 0;
-    std::string text;                     // of the log
-    wire::ObjectCredentials credentials;  // until it is made: an error must not show them
+    std::string text;                     // the log so far
+    wire::ObjectCredentials credentials;  // until mounted: no error may show them
     Done done;
   };
   Status Begin(const wire::MountObjects& wanted, Entry* entry);
@@ -84,7 +86,7 @@ class ObjectMounts {
   void OnEvents(Key key);
   void Failed(Key key, Error error);
   void End(Key key);
-  // False: something of it is still on its way out.
+  // Returns false if something of it has not ended yet.
   bool TryRemove(Key key);
   void Sweep();
   void ForEach(uint32_t slot, const std::function<void(Key, Entry&)>& each);

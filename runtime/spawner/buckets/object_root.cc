@@ -44,7 +44,7 @@ class Root {
     }
     return {};
   }
-  // The host's `from`, read-only, with what is mounted beneath it.
+  // Shows the host's `from`, read-only, with the mounts beneath it.
   Status Show(const std::string& from, const char* path) const {
     ATOLL_ASSIGN(const UniqueFd mount, CloneMount(AT_FDCWD, from.c_str(), true));
     ATOLL_TRY(SetMountAttributes(mount.get(),
@@ -74,7 +74,7 @@ Status ShowPrograms(const Root& root, const Host& host) {
   ATOLL_TRY(root.Link("usr/lib", "lib"));
   ATOLL_TRY(root.Link("usr/lib64", "lib64"));
   ATOLL_TRY(root.ShowFile(kObjectServer, "usr/bin/s3fs"));
-  // No shell, and of what can be executed nothing but this.
+  // There is no shell, and no other executable than this one.
   ATOLL_TRY(root.ShowFile(host.config.objects, "usr/bin/fusermount"));
   return root.Link("fusermount", "usr/bin/fusermount3");
 }
@@ -84,13 +84,13 @@ Status WriteServerEtc(const Root& root, const ObjectServerSpec& spec) {
   ATOLL_TRY(root.File(kObjectPasswords + 1,
                       spec.credentials.key + ":" + spec.credentials.secret + "\n", 0600,
                       spec.user));
-  // The relay is at every address that there is.
+  // The relay listens on every address.
   ATOLL_TRY(root.File("etc/hosts",
                       "127.0.0.1 localhost\n127.0.0.1 " + spec.store.host + "\n127.0.0.1 " +
                           spec.bucket + "." + spec.store.host + "\n",
                       0644, 0));
   ATOLL_TRY(root.File("etc/nsswitch.conf", "hosts: files\npasswd: files\ngroup: files\n", 0644, 0));
-  // Types by the names' endings, for whoever reads the objects in a browser.
+  // Media types by file ending, for objects that are read in a browser.
   if (::access("/etc/mime.types", R_OK) == 0) {
     ATOLL_TRY(root.ShowFile("/etc/mime.types", "etc/mime.types"));
   }
@@ -101,8 +101,8 @@ Status WriteServerEtc(const Root& root, const ObjectServerSpec& spec) {
 
 Status MakeDevices(const Root& root) {
   ATOLL_TRY(root.Directory("dev"));
-  // libfuse opens it and tries to mount, which it may not, before it looks for somebody who has.
-  // Anything that opens will do: the real one arrives open, and no other is to be had.
+  // libfuse opens the device and tries to mount, which it may not, before it looks for the helper.
+  // Any device that opens will do, because s3fs inherits the real one open, and cannot get another.
   ATOLL_TRY(root.Device("dev/fuse", 1, 3));
   ATOLL_TRY(root.Device("dev/null", 1, 3));
   return root.Device("dev/urandom", 1, 9);
@@ -139,7 +139,7 @@ Status MakeObjectRoot(const Host& host, const ObjectServerSpec& spec) {
   ATOLL_TRY(MakeDevices(root));
   ATOLL_TRY(MakeScratch(root, spec));
   ATOLL_TRY(SetMountAttributes(top.get(), MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC, -1, false));
-  // The old root over the new one, and off (pivot_root(2), "pivot_root(".", ".")").
+  // Moves the old root over the new one and takes it off (pivot_root(2), "pivot_root(".", ".")").
   if (::fchdir(top.get()) != 0) return FailSys("fchdir");
   if (::syscall(SYS_pivot_root, ".", ".") != 0) return FailSys("pivot_root");
   if (::umount2(".", MNT_DETACH) != 0) return FailSys("umount2");

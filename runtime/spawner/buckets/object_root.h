@@ -1,5 +1,5 @@
-// The root of what serves a bucket: a file system in memory with one program, its libraries, and
-// what it has to know.
+// The root directory of a bucket server: a file system in memory with one program, its libraries
+// and its settings.
 #pragma once
 
 #include "runtime/base/result.h"
@@ -8,13 +8,13 @@
 
 namespace atl::spawner {
 
-// In there.
-inline constexpr char kObjectMount[] = "/mnt";  // what it takes for where it is mounted
+// Paths in that root.
+inline constexpr char kObjectMount[] = "/mnt";  // the mount point that s3fs is told
 inline constexpr char kObjectPasswords[] = "/etc/passwd-s3fs";
 inline constexpr char kObjectScratch[] = "/tmp";
 
-// For a process in the host's mount namespace, with all descriptors of runtime/spawner closed that
-// it does not need: it gets one of its own, and the root.
+// Enters a mount namespace of its own and makes the root there. Call in a process in the host's
+// mount namespace that has closed every descriptor of the spawner that it does not need.
 Status MakeObjectRoot(const Host& host, const ObjectServerSpec& spec);
 
 }  // namespace atl::spawner

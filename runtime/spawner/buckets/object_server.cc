@@ -36,7 +36,7 @@ namespace {
 
 constexpr uid_t kFirstUser = 0x71000000;
 
-// Above what Place puts descriptors on.
+// Above the numbers that Place assigns.
 constexpr int kAbove = 16;
 
 // Descriptors of the spawner that the processes of one server keep.
@@ -45,7 +45,8 @@ struct Ends {
 };
 
 Status DropPrivileges(uid_t user) {
-  // Of a core that holds keys, not even a pipe's program gets to see anything (execd_process.cc).
+  // A core would hold keys. Not even the program of a piped core_pattern gets to see it
+  // (execd_process.cc).
   const rlimit no_core{1, 1};
   if (::setrlimit(RLIMIT_CORE, &no_core) != 0) return FailSys("setrlimit CORE");
   ATOLL_TRY(LimitResource(RLIMIT_NOFILE, 1024));
@@ -56,14 +57,15 @@ Status DropPrivileges(uid_t user) {
   return {};
 }
 
-// What sandboxes may call is more than enough, and nobody is told the pass.
+// The filter of sandboxes allows more than enough. Nobody is told the pass.
 Status FilterCalls(const Host& host) {
   uint64_t pass = 0;
   if (::getrandom(&pass, sizeof pass, 0) != sizeof pass) return FailSys("getrandom");
   return LoadFilter(WithPass(host.filter, pass));
 }
 
-// Nothing of ours stays open but `kept`, which become 3 and so on, open for the program.
+// Closes all descriptors of ours but `kept`, which become 3 and so on and stay open for the
+// program.
 Status Place(std::initializer_list<int> kept, int output) {
   const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   if (!null) return FailSys("open /dev/null");
@@ -85,22 +87,22 @@ Status Place(std::initializer_list<int> kept, int output) {
   ::_exit(127);
 }
 
-// To the log that the mount's own error is made of.
+// Writes to the log, from which the error of the mount is made.
 [[noreturn]] void GiveUp(int log, const Status& failed) {
   const std::string text = failed.error().message() + "\n";
   [[maybe_unused]] const ssize_t n = ::write(log, text.data(), text.size());
   ::_exit(1);
 }
 
-// ioctl on an interface of this network namespace.
+// Calls an ioctl on an interface of this network namespace.
 Status SetInterface(int socket, unsigned long request, ifreq& wanted, const char* name) {
   std::strncpy(wanted.ifr_name, name, IFNAMSIZ - 1);
   if (::ioctl(socket, request, &wanted) != 0) return FailSys(std::string("ioctl ") + name);
   return {};
 }
 
-// In a new network namespace: every address that s3fs is going to connect to is loopback's, and the
-// listener takes them all.
+// Gives loopback, in a new network namespace, every address that s3fs is going to connect to, and
+// listens on all of them.
 Result<UniqueFd> Listen(const wire::ObjectStore& store) {
   UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!listener) return FailSys("socket");
@@ -139,17 +141,17 @@ std::vector<std::string> Arguments(const ObjectServerSpec& spec) {
       std::string("passwd_file=") + kObjectPasswords,
       "uid=" + number(spec.owner),
       "gid=" + number(spec.owner),
-      // Objects have no owners: whoever is in the sandbox may have them all.
+      // Objects have no owners: every user in the sandbox may have them all.
       "umask=0000",
       std::string("tmpdir=") + kObjectScratch,
-      // A store that is dead, or slow without end, becomes EIO: a look at a name is up to four
-      // requests, each with one try, which s3fs gives up after both of these together.
+      // A store that is dead, or slow without end, becomes EIO. A look at a name is up to four
+      // requests with one try each, which s3fs gives up after both of these times together.
       "connect_timeout=5",
       "readwrite_timeout=8",
       "retries=1",
-      // What others write into the bucket is seen after so many seconds.
+      // Seconds until s3fs sees what others write into the bucket.
       "stat_cache_expire=5",
-      // Parts that are sent or read at once.
+      // Number of parts that are sent or read at once.
       "multipart_size=10",
       "parallel_count=3",
       "dbglevel=crit",
@@ -169,9 +171,9 @@ std::vector<std::string> Arguments(const ObjectServerSpec& spec) {
   ExecuteWith(kObjectServer, Arguments(spec), {"PATH=/usr/bin", "HOME=/", "LANG=C"});
 }
 
-// Somebody has to ask the store first, and may have to wait for it.
+// Somebody has to ask the store first, and may have to wait for it: this process, not the spawner.
 [[noreturn]] void Probe(uid_t user, const Ends& ends) {
-  ::close(ends.fuse);  // or it would outlive s3fs, and we would wait for ever
+  ::close(ends.fuse);  // or the probe would outlive s3fs, and we would wait for ever
   if (const Status dropped = DropPrivileges(user); !dropped) GiveUp(ends.log, dropped);
   const auto directory = sys::OpenAt(ends.mount, ".", O_RDONLY | O_DIRECTORY);
   const Status shown = directory
@@ -197,7 +199,7 @@ Status Begin(const Host& host, const ObjectServerSpec& spec, const Ends& ends) {
   ATOLL_TRY(DropPrivileges(spec.user));
   const UniqueFd null(::open("/dev/null", O_WRONLY | O_CLOEXEC));
   ATOLL_TRY(Place({listener.get()}, null.get()));
-  // Names that nobody answers for must not hold up connections for long.
+  // A name that nobody answers for must not hold up connections for long.
   ExecuteWith(host.config.objects.c_str(),
               {"atoll-objects", "relay", spec.store.host, std::to_string(spec.store.port),
                std::to_string(server)},
@@ -225,7 +227,7 @@ Result<UniqueFd> MountFuse(int device, bool read_only) {
                           {"group_id", "0"},
                           {"source", "objects"},
                           {"default_permissions", ""},
-                          // The sandbox's users are none of the one that serves.
+                          // The users of the sandbox are not the user of the server.
                           {"allow_other", ""}};
   if (read_only) options.emplace_back("ro", "");
   return NewMount("fuse", options,

@@ -22,11 +22,11 @@ namespace atl::spawner {
 namespace {
 
 constexpr size_t kMaxCopies = 4;
-// A sandbox that writes without end is not to stand still without end.
+// A sandbox that writes without end must not be held still without end.
 constexpr int64_t kHoldPatienceUs = 30 * 1000 * 1000;
 
-// What a copy may take of the store's file system: a twentieth of it, at most 1 GiB, stays for the
-// sandboxes that run.
+// Returns the space that a copy may take of the store's file system. A twentieth of it, at most 1
+// GiB, stays for the sandboxes that run.
 Result<uint64_t> Room(int store) {
   constexpr uint64_t kMostKept = 1 << 30;
   struct statfs info {};
@@ -69,7 +69,8 @@ Result<pid_t> Copies::Begin(const wire::CopyUpper& wanted, Run* run) {
   }
   ATOLL_ASSIGN(const uint64_t room, Room(host_.store.root()));
   const std::string upper = Store::UpperPath(slot) + "/upper";
-  // Gone with its last descriptor, which is the child's: taking a mount off can wait for others.
+  // The mount ends with its last descriptor, which is the child's, because an umount can wait for
+  // others.
   ATOLL_ASSIGN(const UniqueFd from, CloneMount(host_.store.root(), upper.c_str(), false));
   ATOLL_TRY(SetMountAttributes(
       from.get(), MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, -1,
@@ -100,7 +101,7 @@ void Copies::OnReadable(pid_t pid) {
     const ssize_t n = TEMP_FAILURE_RETRY(::read(run.conversation.get(), chunk, sizeof chunk));
     if (n < 0 && errno == EAGAIN) break;
     if (n <= 0) {
-      // Nothing more comes but its exit status.
+      // Only the exit status is still to come.
       loop_.Unwatch(run.watch);
       run.conversation.reset();
       break;
@@ -111,7 +112,7 @@ void Copies::OnReadable(pid_t pid) {
 }
 
 void Copies::OnText(pid_t pid, Run& run) {
-  if (!run.failed) return;  // nobody waits for it, and nobody stands still for it
+  if (!run.failed) return;  // its result is dropped, and no sandbox is held for it
   if (run.stage == Stage::kStands && run.text.starts_with(wire::kCopyGoOn)) {
     run.text.erase(0, wire::kCopyGoOn.size());
     if (const Status gone_on = LetGo(run); !gone_on) return GiveUp(pid, run, gone_on);

@@ -1,6 +1,6 @@
-// Makes layers of what sandboxes have written: a process of atoll-unpack for each, which reads the
-// upper directory through a mount that cannot be written to, and the sandbox held still whenever it
-// asks for that (runtime/wire/unpack.h).
+// Makes layers of what sandboxes have written. A process of atoll-unpack for each copy reads the
+// upper directory through a read-only mount. Whenever it asks for that, the sandbox is held still
+// (runtime/wire/unpack.h).
 #pragma once
 
 #include <sys/types.h>
@@ -25,19 +25,20 @@ class Copies {
  public:
   using Done = std::function<void(Result<wire::Copied>)>;
 
-  // All outlive it.
+  // All references outlive this object.
   Copies(const Host& host, EventLoop& loop, Sandboxes& sandboxes, Janitor& janitor)
       : host_(host), loop_(loop), sandboxes_(sandboxes), janitor_(janitor) {}
 
-  // `done` when the layer is on the disk, unpublished, or nothing of it is left.
+  // Calls `done` when the layer is on the disk, unpublished, or, after a failure, when nothing of
+  // it is left.
   void Start(const wire::CopyUpper& wanted, Done done);
-  // Nobody waits for them any more: all are given up, and no sandbox stands still for them.
+  // The daemon has gone: ends all copies, and lets their sandboxes go on.
   void Abandon();
-  // True if `pid` was one of ours.
+  // Returns true if `pid` was the process of a copy.
   bool OnChildExit(pid_t pid, int wait_status);
 
  private:
-  // Of the sandbox, as far as the copy wants it.
+  // State of the sandbox as the copy sees it: running, asked to stand still, standing still.
   enum class Stage : uint8_t { kRuns, kHolding, kStands };
   struct Run {
     std::string id;
@@ -50,7 +51,7 @@ class Copies {
     int stops = 0;
     int64_t held_since_us = 0;
     uint64_t held_micros = 0;
-    Status failed;  // for a reason that its own words do not tell
+    Status failed;  // for a reason that its output does not tell
     Done done;
   };
   Result<pid_t> Begin(const wire::CopyUpper& wanted, Run* run);

@@ -1,6 +1,6 @@
-// The two stacks of layers that a difference is about: what a sandbox has written with the layers
-// that it is made of, and those that it is compared with. All of them as mounts that cannot be
-// written to, each with nothing but its layer in it.
+// The two stacks of layers that a difference compares: what a sandbox has written on top of its
+// layers, and the layers that it is compared with. Each layer is a read-only mount that shows
+// nothing else and ends with its descriptor.
 #pragma once
 
 #include <cstddef>
@@ -15,12 +15,12 @@
 namespace atl::spawner {
 
 struct Stacks {
-  std::vector<UniqueFd> layers;  // as runtime/wire/unpack.h wants them; gone with these
+  std::vector<UniqueFd> layers;  // in the order of runtime/wire/unpack.h
   size_t now = 0;
   size_t was = 0;
   size_t both = 0;
 };
-// kFailedPrecondition: the sandbox does not live. kNotFound: a layer is not there.
+// kFailedPrecondition: the sandbox has ended. kNotFound: a layer does not exist.
 Result<Stacks> OpenStacks(const Host& host, const Sandboxes& sandboxes,
                           const wire::DiffUpper& wanted);
 

@@ -19,14 +19,14 @@ namespace atl::spawner {
 namespace {
 
 constexpr size_t kMaxWalks = 4;
-constexpr int kNice = 10;  // never ahead of a build
+constexpr int kNice = 10;  // yields to a build
 constexpr uint64_t kMaxEntries = 1'000'000;
 constexpr size_t kMaxDepth = 200;
 constexpr int64_t kMaxMicros = 3'000'000;
 
 class Walk {
  public:
-  // One component at a time, without following a link: whatever a sandbox moves about meanwhile,
+  // Opens one component at a time, without following a link. Whatever a sandbox moves meanwhile,
   // the walk stays in directories that were beneath the first. Each level holds two descriptors.
   void Visit(int directory, size_t depth) {
     const Status read =
@@ -36,7 +36,7 @@ class Walk {
   const wire::DiskUse& use() const { return use_; }
 
  private:
-  // False: a bound was met.
+  // Returns false if a bound was met.
   bool Entry(int directory, const char* name, size_t depth) {
     struct stat info {};
     if (::fstatat(directory, name, &info, AT_SYMLINK_NOFOLLOW) != 0) return true;

@@ -1,5 +1,6 @@
-// Counts what sandboxes and named volumes take on disk. A store with project quotas knows the sums.
-// Without them a process of its own walks the tree: a million files must not hold up a build.
+// Counts the disk space of sandboxes and named volumes. A store with project quotas knows the sums.
+// Without quotas a process of its own walks the tree, because a million files must not delay a
+// build.
 #pragma once
 
 #include <sys/types.h>
@@ -15,8 +16,8 @@
 
 namespace atl::spawner {
 
-// Bounded in entries, depth and time; `complete` tells whether a bound was met. A file with several
-// links counts once, if they are all in the tree. Follows no link.
+// Counts the tree within bounds on entries, depth and time; `complete` is false if it met a bound.
+// A file with several links in the tree counts once. Follows no link.
 wire::DiskUse CountTree(int directory);
 
 class DiskUses {
@@ -25,10 +26,10 @@ class DiskUses {
 
   explicit DiskUses(const Host& host) : host_(host) {}
 
-  // `directory` is relative to the store's root: an upper's or a named volume's. kNotFound: there
-  // is none. kResourceExhausted: too many walks at once.
+  // `directory` is relative to the store's root: an upper directory or a named volume. kNotFound:
+  // it does not exist. kResourceExhausted: too many walks at once.
   void Count(const std::string& directory, Done done);
-  // True if `pid` was one of ours.
+  // Returns true if `pid` was the process of a walk.
   bool OnChildExit(pid_t pid);
 
  private:

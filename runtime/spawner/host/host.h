@@ -1,4 +1,4 @@
-// What the spawner has prepared once, at start, and every slot and sandbox is made from.
+// Things that the spawner prepares once, at start, and uses for every slot and sandbox.
 #pragma once
 
 #include <cstdint>

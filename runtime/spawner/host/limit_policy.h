@@ -1,4 +1,4 @@
-// The spawner's own word about limits.
+// Checks of the limits that the daemon asks for.
 #pragma once
 
 #include <string>
@@ -10,19 +10,20 @@
 
 namespace atl::spawner {
 
-// Keys of cgroup::kLimitFields.
+// Returns the limits that this host can keep, as keys of cgroup::kLimitFields.
 std::vector<std::string> KeptLimits(const Host& host);
 
-// kInvalidArgument: out of the field's bounds, or none of a required one where this host can keep
-// it. The daemon always has one to send (its defaults are none of 0), so one that sends none has
-// been taken over, and a sandbox without them would take all the host has. A limit on disk is an
-// operator's choice, and swap and io have none by default.
+// kInvalidArgument: a limit is outside the bounds of its field, or 0 although it is required and
+// this host can keep it. The daemon has a default above 0 for each required limit, so a daemon that
+// sends 0 has been taken over, and a sandbox without that limit could take all of the host. Disk,
+// swap and io are not required: a limit on disk is the operator's choice, the other two have no
+// default.
 Status CheckLimits(const Host& host, const cgroup::Limits& limits);
 
-// kInvalidArgument: one that is asked for and that this host cannot keep.
+// kInvalidArgument: this host cannot keep a limit that is asked for.
 Status CheckKept(const Host& host, const cgroup::Limits& limits);
 
-// Of `limits` those that this host can keep.
+// Returns `limits` without those that this host cannot keep.
 cgroup::Limits OnlyKept(const Host& host, const cgroup::Limits& limits);
 
 }  // namespace atl::spawner

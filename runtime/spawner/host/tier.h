@@ -36,7 +36,7 @@ struct Slot;
 struct SlotChildInput;
 struct SlotChildReport;
 
-// What may be refused. Destroy and adoption never are.
+// Verbs that a tier may refuse. Destroy and adoption are never refused.
 enum class Verb : uint8_t { kPrepare, kBuild, kFreeze, kReclaim, kCopy, kDiff, kSession };
 
 class Tier {

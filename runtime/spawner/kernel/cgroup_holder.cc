@@ -13,7 +13,7 @@
 namespace atl::spawner {
 namespace {
 
-// The v2 line of /proc/self/cgroup: "0::/path".
+// Returns the path of the v2 line of /proc/self/cgroup: "0::/path".
 Result<std::string> OwnGroup() {
   ATOLL_ASSIGN(const std::string groups, sys::ReadFileAt(AT_FDCWD, "/proc/self/cgroup", 64 << 10));
   const size_t at = groups.find("0::/");

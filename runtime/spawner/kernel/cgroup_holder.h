@@ -1,14 +1,14 @@
-// Keeps a delegated cgroup in being: systemd removes the one of a unit that has no process, and the
-// one that sandboxes live in must be there before the first of them and after the last.
+// Keeps a delegated cgroup alive. systemd removes the cgroup of a unit without processes, and the
+// cgroup of the sandboxes must exist before the first of them and after the last.
 #pragma once
 
 #include "runtime/base/result.h"
 
 namespace atl::spawner {
 
-// Moves this process into a leaf, "holder", of the cgroup that it was started in (v2 forbids
-// processes beside child groups with limits), says so to systemd, and waits to be killed. Only
-// returns with an error. On a host without controllers on v2 it stays where it is.
+// Moves this process into a child cgroup, "holder", of its own cgroup (v2 forbids processes beside
+// child groups with limits), notifies systemd, and waits to be killed. Returns only with an error.
+// On a host without controllers on v2 the process stays where it is.
 Status HoldCgroup();
 
 }  // namespace atl::spawner

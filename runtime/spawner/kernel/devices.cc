@@ -34,7 +34,7 @@ constexpr const char* kDirectories[] = {"pts", "shm", "mqueue"};
 }  // namespace
 
 Result<UniqueFd> MountDeviceNodes(int target) {
-  // The sandbox's memory pays for what is written there. The size is runc's.
+  // The sandbox is charged for files that are written there. The size is runc's.
   ATOLL_ASSIGN(UniqueFd dev,
                NewMount("tmpfs", {{"mode", "0755"}, {"size", "64m"}, {"nr_inodes", "4k"}},
                         MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC));

@@ -1,4 +1,4 @@
-// The spawner's own program, executed again from a forked child.
+// Executes the spawner's own program again from a forked child.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace atl::spawner {
 
-// `host_mounts`: the host's mount namespace. Where every spawner starts.
+// Enters the host's mount namespace, where every spawner starts. `host_mounts`: its descriptor.
 Status ToHostMounts(int host_mounts);
 
-// In a forked child, in the host's mount namespace: becomes the program, with default signals, none
-// of them blocked, and no descriptor but the standard ones and, as number 3, `kept` (-1: none).
-// Exits with 127, having logged why, if it cannot be executed.
+// Executes the program in a forked child, in the host's mount namespace, with default signals, none
+// of them blocked. The program gets the standard descriptors and, as number 3, `kept` (-1: none).
+// If it cannot be executed, logs why and exits with 127.
 [[noreturn]] void Execute(const std::string& program, const std::vector<std::string>& arguments,
                           int kept);
 

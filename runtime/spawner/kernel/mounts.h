@@ -1,5 +1,5 @@
-// The new mount API (Linux 5.2 and 5.12) as Results. Everything works on descriptors, so that no
-// path can change its meaning between check and use.
+// The new mount API (Linux 5.2 and 5.12) as Results. Every call works on descriptors, so no path
+// can change its meaning between check and use.
 #pragma once
 
 #include <sys/mount.h>
@@ -19,21 +19,21 @@ inline constexpr uint64_t kNoSuidDevExec = kNoSuidDev | MOUNT_ATTR_NOEXEC;
 
 using MountOptions = std::vector<std::pair<const char*, std::string>>;
 
-// A new file system instance, not attached anywhere. `attributes` are MOUNT_ATTR_*.
+// Makes a new, detached file system instance. `attributes` are MOUNT_ATTR_*.
 Result<UniqueFd> NewMount(const char* type, const MountOptions& options, uint64_t attributes);
-// A detached copy of the mount at dirfd/path (path may be ""); with everything beneath it if
-// `recursive`.
+// Returns a detached copy of the mount at dirfd/path (path may be ""), with all mounts beneath it
+// if `recursive`.
 Result<UniqueFd> CloneMount(int dirfd, const char* path, bool recursive);
-// Adds attributes to a (detached) mount; id-maps it through `user_namespace` if that is not -1.
-// `propagation`: MS_PRIVATE and the like, 0 leaves it.
+// Adds attributes to a detached mount, and id-maps it through `user_namespace` unless that is -1.
+// `propagation`: MS_PRIVATE and the like; 0 leaves it.
 Status SetMountAttributes(int mount, uint64_t set, int user_namespace, bool recursive,
                           uint64_t propagation = 0);
-// kResourceExhausted with ENOSPC: overlayfs has mounted `overlay` (any descriptor of its root, or
-// of the detached mount) read-only though it was not asked to. It does so, and tells the kernel's
-// log alone, when it cannot make its work directory: on a store that is full for a moment. The
-// mount would stay read-only for life. One call.
+// Checks that overlayfs has not mounted `overlay` (any descriptor of its root, or of the detached
+// mount) read-only without being asked. overlayfs does so, and tells only the kernel's log, when it
+// cannot make its work directory, as on a store that is full for a moment. The mount would stay
+// read-only for life. kResourceExhausted with ENOSPC: it did. Costs one call.
 Status CheckWritableOverlay(int overlay);
-// Attaches a detached mount onto `target` (an O_PATH descriptor).
+// Attaches a detached mount to `target` (an O_PATH descriptor).
 Status Attach(int mount, int target, const char* what);
 
 }  // namespace atl::spawner

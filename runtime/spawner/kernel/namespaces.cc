@@ -39,14 +39,14 @@ Status WriteIdMaps(pid_t pid, const std::string& uid_map, const std::string& gid
   return sys::WriteFileAt(AT_FDCWD, ProcPath(pid, "gid_map"), gid_map);
 }
 
-// Reaps a child that is at its end. A child that takes longer does no harm: it never returns from
-// the kernel to the memory that it shares with this process.
+// Reaps a child that is about to end. A child that takes longer does no harm, because it never
+// returns from the kernel to the memory that it shares with this process.
 void Reap(pid_t pid) {
   [[maybe_unused]] const bool ended = AwaitEnd(pid, 1000);
 }
 
-// With the rights of root all the time: some hosts let nobody else make a user namespace, and what
-// is done to it afterwards is root's.
+// Keeps root's rights all the time. Some hosts let nobody else make a user namespace, and its maps
+// must be written by root.
 Result<pid_t> StartIdleOwnedBy(uid_t owner) {
   const int before = ::prctl(PR_GET_SECUREBITS);
   if (before < 0) return FailSys("PR_GET_SECUREBITS");
@@ -74,7 +74,7 @@ struct CgroupChild {
   int error = 0;
 };
 
-// Shares the table of descriptors: what it opens is the parent's.
+// Shares the table of descriptors: the parent has what this child opens.
 void RunCgroupChild(void* argument) {
   auto* child = static_cast<CgroupChild*>(argument);
   for (const UniqueFd& file : *child->tasks) {
@@ -118,7 +118,7 @@ Status SealNamespaceLimits(int sysctls) {
 
 Result<UniqueFd> MakeCgroupNamespace(int directory, const std::vector<UniqueFd>& tasks) {
   CgroupChild child{.tasks = &tasks};
-  // The new namespace's root is the group of the process that unshares; CLONE_NEWCGROUP together
+  // The new namespace's root is the cgroup of the process that unshares. CLONE_NEWCGROUP together
   // with CLONE_INTO_CGROUP would take the parent's.
   ATOLL_ASSIGN(const pid_t pid, Vfork(CLONE_FILES, directory, RunCgroupChild, &child));
   Reap(pid);

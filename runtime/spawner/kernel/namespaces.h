@@ -1,4 +1,4 @@
-// Namespaces made ahead of time, as descriptors: a short-lived process is born in, or enters, the
+// Makes namespaces ahead of time, as descriptors. A short-lived process is born in, or enters, the
 // new namespace, and ends once its /proc/PID/ns entry is open.
 #pragma once
 
@@ -18,26 +18,26 @@ struct IdMap {
   uid_t outside = 0;
 };
 
-// A user namespace with one map of kIdsPerSandbox ids, for uids and gids alike. Its owner is
-// `outside`: whatever processes in it hold of what the kernel counts by user (inotify instances,
-// message queues, queued signals, user namespaces…) is charged to its owner too, and must not be to
-// a user that another sandbox, or the host, shares.
+// Makes a user namespace with one map of kIdsPerSandbox ids, for uids and gids alike. Its owner is
+// `outside`, because the kernel charges what it counts by user (inotify instances, message queues,
+// queued signals, user namespaces…) to the owner too. That must not be a user that another sandbox,
+// or the host, shares.
 Result<UniqueFd> MakeUserNamespace(IdMap map);
-// The same with lines as /proc/PID/uid_map and gid_map take them.
+// The same with explicit lines for /proc/PID/uid_map and gid_map.
 Result<UniqueFd> MakeUserNamespace(uid_t owner, const std::string& uid_map,
                                    const std::string& gid_map);
 
-// For a process that has just entered a user namespace, with all capabilities: every limit in its
-// /proc/sys/user becomes 0, so that no process in it will ever create a namespace, whatever a
-// filter lets through. `sysctls`: /proc/sys, open; its user/ is that of whoever looks, and writable
-// to CAP_SYS_RESOURCE in it, which no process of a sandbox has (namespaces(7)).
+// Sets every limit in /proc/sys/user of the caller's user namespace to 0, so that no process in it
+// can ever create a namespace, whatever a filter lets through. Call in a process that has just
+// entered it, with all capabilities. `sysctls`: /proc/sys, open. Its user/ is that of the caller's
+// namespace, and needs CAP_SYS_RESOURCE there, which no process of a sandbox has (namespaces(7)).
 Status SealNamespaceLimits(int sysctls);
 
-// A cgroup namespace whose root is the group at `directory` (cgroup v2) and, on hybrid hosts, the
-// v1 groups of `tasks` (their tasks files). The groups are left empty again.
+// Makes a cgroup namespace whose root is the cgroup at `directory` (v2) and, on hybrid hosts, the
+// v1 cgroups of `tasks` (their tasks files). Leaves no process in these cgroups.
 Result<UniqueFd> MakeCgroupNamespace(int directory, const std::vector<UniqueFd>& tasks);
 
-// Writes /proc/PID/uid_map and gid_map of a child that was born in a new user namespace.
+// Writes /proc/PID/uid_map and gid_map of a child in a new user namespace.
 Status WriteIdMaps(pid_t pid, IdMap map);
 
 }  // namespace atl::spawner

@@ -19,7 +19,7 @@ constexpr size_t kStackSize = 256 << 10;
 constexpr size_t kMostNested = 2;
 constexpr size_t kIdleStackSize = 16 << 10;
 
-// Below it lies a page that faults.
+// The lowest page faults, so that an overflow is found.
 void* MapStack(size_t size) {
   void* memory =
       ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
@@ -27,9 +27,9 @@ void* MapStack(size_t size) {
   return memory;
 }
 
-// glibc has no wrapper for clone3, and none can be written in C: the child comes back on another
-// stack, where no frame of the caller is. Registers other than rax, rcx and r11 survive the call
-// (syscall(2)).
+// glibc has no wrapper for clone3, and none can be written in C, because the child returns on
+// another stack, where no frame of the caller is. Registers other than rax, rcx and r11 survive the
+// call (syscall(2)).
 long Clone3(clone_args* args, void (*run)(void*), void* argument) {
   long result;
   asm volatile(
@@ -60,10 +60,11 @@ Result<pid_t> CloneOnStack(clone_args args, void* stack, size_t stack_size, void
   return static_cast<pid_t>(pid);
 }
 
-// No call fails, so errno, which both sides share, stays as it is.
+// No call here fails, so errno, which both sides share, stays as it is.
 void Idle(void* parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // It may have died before: nobody would end this process, which holds copies of all descriptors.
+  // The parent may have died before the prctl. Then nobody would end this process, which holds
+  // copies of all descriptors.
   if (::getppid() != static_cast<pid_t>(reinterpret_cast<intptr_t>(parent))) ::_exit(0);
   for (;;) ::pause();
 }
@@ -71,7 +72,7 @@ void Idle(void* parent) {
 }  // namespace
 
 Result<pid_t> Vfork(uint64_t flags, int cgroup, void (*run)(void*), void* argument) {
-  // For ever; a child has one such child itself at most, and is the only one of its parent.
+  // Kept for ever. A child has at most one such child, and is the only child of its parent.
   static std::array<void*, kMostNested> stacks{};
   static size_t nested = 0;
   const size_t level = nested;
@@ -85,7 +86,7 @@ Result<pid_t> Vfork(uint64_t flags, int cgroup, void (*run)(void*), void* argume
     args.cgroup = static_cast<uint64_t>(cgroup);
   }
   auto pid = CloneOnStack(args, stacks[level], kStackSize, run, argument);
-  // Not one less than it is: a child that was killed has left it as it was in there.
+  // Set, not decremented: a child that was killed in there has left another value.
   nested = level;
   StayUndumpable();
   return pid;

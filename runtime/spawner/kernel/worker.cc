@@ -20,13 +20,13 @@ namespace atl::spawner {
 namespace {
 
 constexpr pid_t kNobody = -1;
-// The parent that this process ends with, as getppid(2) names it: 0 across pid namespaces.
+// The parent that this process ends with, as getppid(2) returns it: 0 across pid namespaces.
 pid_t g_parent = kNobody;
 
 Result<pid_t> Fork(const Worker& worker) {
   pid_t pid = 0;
   if (worker.namespaces == 0 && worker.cgroup < 0) {
-    // The C library's: the janitor has threads.
+    // The C library's fork, because the janitor has threads.
     pid = ::fork();
   } else {
     clone_args args{};

@@ -1,4 +1,4 @@
-// How the spawner forks: whatever works beside it begins here.
+// The spawner's only fork: every process beside it starts here.
 #pragma once
 
 #include <sys/types.h>
@@ -12,33 +12,33 @@
 namespace atl::spawner {
 
 struct Worker {
-  const char* name;         // for ps
+  const char* name;         // shown by ps
   int nice = 0;             // 0: the parent's
-  uint64_t namespaces = 0;  // CLONE_NEW…, which the worker is born in
-  int cgroup = -1;          // a cgroup v2 directory, likewise; -1: the parent's
-  bool outlives = false;    // the worker goes on when its parent dies
+  uint64_t namespaces = 0;  // CLONE_NEW… flags of the worker's birth
+  int cgroup = -1;          // a cgroup v2 directory to be born in; -1: the parent's
+  bool outlives = false;    // the worker lives on when its parent dies
 };
 
-// Forks. The child has no signal blocked, and of the parent's descriptors above 2 only `keep`,
-// under the same numbers: by a copy of another one it would hold open what tells others by its end
-// that the spawner has closed it (the daemon's connection, the gates and the builder of slots).
-// Then it runs `work`; when that returns, it exits with status 0.
+// Forks, runs `work` in the child, and exits with status 0 when it returns. The child has no signal
+// blocked. Of the parent's descriptors above 2 it has only `keep`, under the same numbers. A copy
+// of any other would hide from the peer that the spawner has closed its own: the daemon's
+// connection, the gates and the builder's socket tell by their end.
 Result<pid_t> StartWorker(const Worker& worker, std::vector<int> keep,
                           const std::function<void()>& work);
 
-// Has the kernel kill this worker when its parent dies, and ends it if the parent is dead already.
-// StartWorker does it first; whoever changes the ids of a worker does it again, because the kernel
-// forgets the wish with every such change. A no-op in any other process. In a pid namespace of its
-// own a worker cannot see whether the parent is dead.
+// Asks the kernel to kill this worker when its parent dies, and ends it now if the parent is dead
+// already. StartWorker calls it first. Whoever changes the ids of a worker calls it again, because
+// the kernel forgets the wish with every such change. In any other process it does nothing. A
+// worker in a pid namespace of its own cannot see whether the parent is dead.
 void EndWithParent();
 
-// Nobody else may look into this process's memory, nor dump it. To be said again behind every
-// change of ids, by this process or by one that shares its memory: the kernel then puts
-// fs.suid_dumpable in place of it.
+// Makes this process's memory unreadable for others, and undumpable. Call it again after every
+// change of ids, by this process or by one that shares its memory: the kernel then sets the flag
+// back to fs.suid_dumpable.
 void StayUndumpable();
 
-// Waits until a child has ended, but not longer than `patience_ms`, and reaps it. False: it lives
-// on, and the loop reaps it when it ends (Server::OnSignal).
+// Waits until a child has ended, for at most `patience_ms`, and reaps it. Returns false if it has
+// not ended; the loop then reaps it (Server::OnSignal).
 bool AwaitEnd(pid_t child, int patience_ms);
 
 }  // namespace atl::spawner

@@ -23,7 +23,7 @@
 namespace atl::spawner {
 namespace {
 
-// Each process has a limit of its own too (images/unpack/confine.cc), so that none takes the room
+// Each process also has a limit of its own (images/unpack/confine.cc), so that none takes the room
 // of the others.
 constexpr cgroup::Limits kUnpackLimits{.memory_bytes = uint64_t{2} << 30, .pids = 64};
 constexpr int kKillPatienceMs = 5000;
@@ -42,7 +42,7 @@ constexpr int kKillPatienceMs = 5000;
     ::_exit(125);
   }
   EndWithParent();
-  // Out of another pid namespace the parent cannot be seen. But it has the other end of this one
+  // The parent cannot be seen from another pid namespace. But it holds the other end of this pipe
   // open for as long as it lives.
   pollfd other_end{report, 0, 0};
   if (::poll(&other_end, 1, 0) != 0) ::_exit(125);
@@ -79,7 +79,7 @@ Status RemoveUnpackGroup(const cgroup::Tree& cgroups) {
 
 Result<pid_t> StartUnpacker(const Host& host, const std::vector<std::string>& arguments, int input,
                             int output, int report, std::span<const UniqueFd> layers) {
-  // In the order of their numbers there.
+  // Sorted by the number that each gets there.
   std::vector<int> sources = {input, output, report};
   for (const UniqueFd& layer : layers) sources.push_back(layer.get());
   ATOLL_ASSIGN(const sys::Pipe go, sys::MakePipe());
@@ -95,10 +95,10 @@ Result<pid_t> StartUnpacker(const Host& host, const std::vector<std::string>& ar
                                  CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP,
                    .cgroup = group.get()},
                   keep, [&] { Child(host, arguments, go.read.get(), sources, tasks); }));
-  // What fails here ends the child: it reads the end of file.
+  // After a failure here the child reads the end of file, and ends.
   ATOLL_TRY(WriteIdMaps(pid, {0, kStoreIdBase}));
-  // As its unit's servant this process may be the host's last to be killed for memory: not so what
-  // reads a stranger's files.
+  // This process may be the host's last choice for an out-of-memory kill, as the servant of its
+  // unit. A process that reads a stranger's files must not be.
   ATOLL_TRY(sys::WriteFileAt(AT_FDCWD, "/proc/" + std::to_string(pid) + "/oom_score_adj",
                              wire::kOomScore));
   [[maybe_unused]] const ssize_t n = ::write(go.write.get(), "", 1);

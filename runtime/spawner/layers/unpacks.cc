@@ -15,7 +15,7 @@
 namespace atl::spawner {
 namespace {
 
-// Two for an import, two that read images, eight differences.
+// Two imports, two readers of images, eight differences.
 constexpr size_t kMaxUnpacks = 12;
 
 Status CheckDescriptors(bool pack, int input, int output) {
@@ -82,11 +82,11 @@ void Unpacks::OnReadable(pid_t pid) {
     const ssize_t n = TEMP_FAILURE_RETRY(::read(run.report.get(), chunk, sizeof chunk));
     if (n < 0 && errno == EAGAIN) return;
     if (n <= 0) break;
-    // What is over the limit is read and dropped, so that a chatty unpacker is not stuck for ever.
+    // Reads and drops what exceeds the limit, so that a chatty unpacker is not stuck for ever.
     const size_t room = kMaxReport - run.text.size();
     run.text.append(chunk, std::min(room, static_cast<size_t>(n)));
   }
-  // End of file: nothing more comes; the exit status does.
+  // End of file: only the exit status is still to come.
   loop_.Unwatch(run.watch);
   run.report.reset();
 }

@@ -1,4 +1,4 @@
-// Runs atoll-unpack for archives: a process (unpacker.h) for each, and for each layer.
+// Runs a process of atoll-unpack (unpacker.h) for each archive and for each layer.
 #pragma once
 
 #include <sys/types.h>
@@ -23,16 +23,17 @@ class Unpacks {
 
   Unpacks(const Host& host, EventLoop& loop) : host_(host), loop_(loop) {}
 
-  // mode: "split" or "layer", whose `input` must be a regular file opened read-only; or "pack",
-  // whose must be one open for writing, or /dev/null. `output` must be a directory.
+  // `mode` is "split", "layer" or "pack". For "split" and "layer" `input` must be a regular file
+  // opened read-only. For "pack" it must be a regular file open for writing, or /dev/null. `output`
+  // must be a directory.
   void Start(const char* mode, UniqueFd input, UniqueFd output, Done done);
-  // Of two stacks of layers, read-only mounts, what differs, into `out`. `arguments`, `layers`: see
-  // runtime/wire/unpack.h.
+  // Writes the difference of two stacks of layers, read-only mounts, into `out`. `arguments`,
+  // `layers`: see runtime/wire/unpack.h.
   void Diff(const std::vector<std::string>& arguments, const std::vector<UniqueFd>& layers,
             UniqueFd out, Done done);
-  // Ends all of them. Nobody is told.
+  // Ends all processes, without calling anybody's `done`.
   void Abandon();
-  // True if `pid` was one of ours.
+  // Returns true if `pid` was one of these processes.
   bool OnChildExit(pid_t pid, int wait_status);
 
  private:

@@ -17,10 +17,10 @@ namespace {
 
 constexpr const char* kMapperControl = "/dev/mapper/control";
 constexpr size_t kSector = 512;
-constexpr size_t kKeyBytes = 64;  // of XTS: two of AES-256
+constexpr size_t kKeyBytes = 64;  // XTS takes two keys of AES-256
 constexpr size_t kBuffer = 4096;
 
-// One call's header, and what follows it.
+// The header of one call, and the data behind it.
 class Call {
  public:
   explicit Call(const std::string& name) : buffer_(kBuffer) {
@@ -37,7 +37,7 @@ class Call {
   dm_ioctl& Head() { return *reinterpret_cast<dm_ioctl*>(buffer_.data()); }
   char* Data() { return buffer_.data() + sizeof(dm_ioctl); }
   size_t Room() const { return buffer_.size() - sizeof(dm_ioctl); }
-  // `what` and the name are for the error.
+  // `what` and the name are for the error message.
   Status Ask(int control, unsigned long request, const char* what) {
     const std::string name = Head().name;
     if (::ioctl(control, request, buffer_.data()) == 0) return {};
@@ -55,7 +55,7 @@ Result<UniqueFd> OpenControl() {
       "no device mapper (load the modules: modprobe dm_mod && modprobe dm_crypt)"));
 }
 
-// At once if nobody has it open.
+// Removes the device at once if nobody has it open.
 Status RemoveWhenClosed(int control, const std::string& name) {
   Call remove(name);
   remove.Head().flags = DM_DEFERRED_REMOVE;
@@ -73,16 +73,18 @@ std::string Hex(const std::string& bytes) {
   return text;
 }
 
-// The table of one target: `below` from its first sector to `bytes`. The key's copies are wiped.
+// Loads a table of one target: `below` from its first sector to `bytes`. Wipes the copies of the
+// key.
 Status LoadTable(int control, const std::string& name, const std::string& below, uint64_t bytes) {
   Call load(name);
   load.Head().target_count = 1;
-  // The kernel wipes its copy of this buffer too.
+  // The kernel then wipes its copy of this buffer too.
   load.Head().flags = DM_SECURE_DATA_FLAG;
   std::string key = sys::RandomBytes(kKeyBytes);
   std::string text = Hex(key);
-  // dm-crypt.rst: cipher, key, offset of the IV, device, its offset. Without queues of its own: a
-  // page that is written is what somebody waits for, and one more thread makes it later.
+  // dm-crypt.rst: cipher, key, offset of the IV, device, its offset. The device has no queues of
+  // its own, because somebody waits for each page that is written, and one more thread makes it
+  // later.
   const std::string tail = " 0 " + below + " 0 2 no_read_workqueue no_write_workqueue";
   const std::string head = "aes-xts-plain64 ";
   Status loaded;
@@ -123,7 +125,7 @@ Result<std::string> MakeDmCrypt(const std::string& name, const std::string& belo
   ATOLL_TRY(create.Ask(control.get(), DM_DEV_CREATE, "DM_DEV_CREATE"));
   const std::string path = "/dev/dm-" + std::to_string(minor(create.Head().dev));
   Status made = LoadTable(control.get(), name, below, bytes);
-  // The table that was loaded becomes the device's.
+  // Makes the loaded table the device's.
   if (made) made = Call(name).Ask(control.get(), DM_DEV_SUSPEND, "DM_DEV_SUSPEND (resume)");
   if (made) return path;
   [[maybe_unused]] const Status removed = RemoveDmCrypt(name);
@@ -132,7 +134,7 @@ Result<std::string> MakeDmCrypt(const std::string& name, const std::string& belo
 
 Status RemoveDmCrypt(const std::string& name) {
   const auto control = sys::Open(kMapperControl, O_RDWR);
-  // No module, no device.
+  // Without the module there is no device.
   if (!control && control.error().code() == Code::kNotFound) return {};
   if (!control) return Fail(control.error());
   Status removed = RemoveWhenClosed(control->get(), name);

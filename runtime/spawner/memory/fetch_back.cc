@@ -21,15 +21,15 @@ namespace atl::spawner {
 namespace {
 
 constexpr unsigned kFetchSeconds = 5;
-// All that is read here a sandbox can make longer, up to these: processes by pids.max, groups by
-// commands, mappings up to the kernel's 65,530 of each process.
+// A sandbox can make everything that is read here longer, up to these bounds: processes by
+// pids.max, groups by commands, mappings up to the kernel's 65,530 of each process.
 constexpr size_t kMostGroups = 4096;
 constexpr size_t kMostProcesses = 4096;
 constexpr size_t kProcsBytes = 64 << 10;
 constexpr size_t kMapsBytes = 8 << 20;  // of one process
 constexpr size_t kRanges = 512;         // of one call; UIO_MAXIOV is 1024
 
-// "7f12-7f34 rw-p 00000000 00:01 1024 /path": what is its line of /proc/PID/maps about? (proc(5))
+// A parsed line of /proc/PID/maps, "7f12-7f34 rw-p 00000000 00:01 1024 /path" (proc(5)).
 struct Mapping {
   uint64_t begin = 0, end = 0;
   uint32_t major = 0, minor = 0;
@@ -62,14 +62,14 @@ bool ParseMapping(std::string_view line, Mapping* mapping) {
 class Fetch {
  public:
   Fetch(const cgroup::Tree& cgroups, const std::string& group) : cgroups_(cgroups), group_(group) {
-    // The kernel's own tmpfs, which memfds, shared anonymous mappings and System V memory are on.
+    // The kernel's own tmpfs, which holds memfds, shared anonymous mappings and System V memory.
     const int memfd = ::memfd_create("atoll-fetch", MFD_CLOEXEC);
     struct stat info {};
     if (memfd >= 0 && ::fstat(memfd, &info) == 0) shared_device_ = info.st_dev;
     ::close(memfd);
   }
 
-  // Every process of the group and those below it, of which there are few levels.
+  // Reads every process of the group and of the groups below it, of which there are few levels.
   void Groups(int directory, int depth) {
     if (++groups_ > kMostGroups || depth > 6) return;
     if (const auto procs = sys::ReadFileAt(directory, "cgroup.procs", kProcsBytes)) {
@@ -78,7 +78,7 @@ class Fetch {
       while (Take(&rest, 10, '\n', &pid)) Process(static_cast<pid_t>(pid));
     }
     [[maybe_unused]] const Status read = sys::EachName(directory, [&](const char* name) {
-      // Files of the kernel's have a dot in their names.
+      // Names of the kernel's own files contain a dot.
       if (std::string_view(name).find('.') != std::string_view::npos) return true;
       if (const auto below = sys::OpenAt(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW)) {
         Groups(below->get(), depth + 1);
@@ -90,8 +90,9 @@ class Fetch {
   void Process(pid_t pid) {
     if (++processes_ > kMostProcesses || pid == done_) return;
     if (done_ == 0) done_ = pid;
-    // Held first and looked at then: whatever has the number by now, if it is not in the group it
-    // is let be, and if that holds for it the descriptor is of it, or of nobody.
+    // Opens the pidfd first and looks at the process afterwards. The number may be another
+    // process's by now: if that one is not in the group, it is left alone. If it is, the descriptor
+    // refers to it, or to nobody.
     const auto pidfd = sys::PidfdOpen(pid);
     if (!pidfd || !cgroups_.Holds(group_, pid).value_or(false)) return;
     const auto maps = sys::Open("/proc/" + std::to_string(pid) + "/maps", O_RDONLY);
@@ -117,9 +118,10 @@ class Fetch {
       text.remove_prefix(line.size());
       Mapping mapping;
       if (!ParseMapping(line, &mapping)) continue;
-      // [vsyscall] is at an address of the kernel's: one such has the whole call refused (EFAULT).
+      // [vsyscall] is at an address of the kernel's. Such a range would have the whole call refused
+      // (EFAULT).
       if (mapping.end >> 63 != 0) continue;
-      // Of a file the same call would have it read into the cache, at our cost.
+      // On a file the same call would read the file into the cache, at our cost.
       const bool anonymous = mapping.inode == 0;
       const bool shared = shared_device_ != 0 && mapping.major == ::gnu_dev_major(shared_device_) &&
                           mapping.minor == ::gnu_dev_minor(shared_device_);
@@ -135,8 +137,8 @@ class Fetch {
       const ssize_t n =
           ::process_madvise(pidfd, ranges_.data() + at, ranges_.size() - at, MADV_WILLNEED, 0);
       if (n < 0 && (errno == ESRCH || errno == EPERM)) break;
-      // It says how many bytes were fine, and ends at the first range that is not: one that is gone
-      // by now, or that it does not do this for (the kernel's own, [vvar]).
+      // The call returns how many bytes were fine, and ends at the first range that is not: a range
+      // that is gone by now, or that it does not support (the kernel's own, [vvar]).
       auto done = static_cast<size_t>(n < 0 ? 0 : n);
       while (at < ranges_.size() && done >= ranges_[at].iov_len) done -= ranges_[at++].iov_len;
       ++at;
@@ -149,7 +151,7 @@ class Fetch {
   dev_t shared_device_ = 0;
   size_t groups_ = 0;
   size_t processes_ = 0;
-  pid_t done_ = 0;  // the one that was first
+  pid_t done_ = 0;  // the process that was looked at first
   std::vector<iovec> ranges_;
 };
 

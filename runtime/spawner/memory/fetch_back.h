@@ -1,5 +1,5 @@
-// Reads the memory of a sandbox that goes on back from swap, in a process of its own, so that its
-// programs need not wait for it page by page.
+// Reads the memory of a resumed sandbox back from swap, in a process of its own, so that its
+// programs need not wait for each page.
 #pragma once
 
 #include <sys/types.h>
@@ -11,8 +11,8 @@
 
 namespace atl::spawner {
 
-// Forks. The child ends by itself within seconds, and asks for what it can within bounds: the rest
-// comes when it is touched. `first`: the process that is looked at first.
+// Forks. The child ends by itself within seconds. It asks for the memory within bounds; the rest is
+// read when a program touches it. `first`: the process to begin with.
 Result<pid_t> StartFetchBack(const cgroup::Tree& cgroups, const std::string& group, pid_t first);
 
 }  // namespace atl::spawner

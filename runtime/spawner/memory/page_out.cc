@@ -16,18 +16,18 @@
 namespace atl::spawner {
 namespace {
 
-// By group, not by process: what is in a group the kernel knows. To ask for each mapping of each
-// process (process_madvise) takes as long (200 MiB in 230 to 350 ms either way), and a list that a
-// hostile sandbox can make as long as it likes; it misses what no process has mapped, and would put
-// out the pages of programs that all sandboxes share.
+// Works by group, not by process, because the kernel knows what is in a group. To ask for each
+// mapping of each process (process_madvise) takes as long (200 MiB in 230 to 350 ms either way),
+// and a hostile sandbox can make that list as long as it likes. It misses what no process has
+// mapped, and would evict pages of programs that all sandboxes share.
 //
-// A pass gives up when it finds nothing for a while, be it at once: pages that were touched a
-// moment ago, are on their way to the disk, or are looked at by somebody. One of the next finds
-// them; what a disk has yet to write takes the longest, so each rest is twice the one before.
+// A pass ends when the kernel finds nothing for a while, and may end at once: pages that were
+// touched a moment ago, are on their way to the disk, or are in use do not go. A later pass finds
+// them. What a disk has yet to write takes the longest, so each rest is twice the one before.
 constexpr int kPassesInVain = 12;
 constexpr int kRestMs = 2;
 constexpr int kLongestRestMs = 200;
-// What is left of a sandbox then is its kernel memory, and pages that cannot go (mlock).
+// The rest is then the sandbox's kernel memory, and pages that cannot go (mlock).
 constexpr uint64_t kFew = 256 << 10;
 
 volatile sig_atomic_t over = 0;
@@ -55,18 +55,18 @@ void MakePasses(const cgroup::PagingFiles& files, size_t which) {
 constexpr Worker kWorker = {.name = "atoll-pageout", .nice = 5};
 
 void PageOut(int result, const cgroup::PagingFiles& files) {
-  // Without SA_RESTART: it ends the write.
+  // Without SA_RESTART the signal ends the write.
   struct sigaction action {};
   action.sa_handler = [](int) { over = 1; };
   ::sigaction(SIGALRM, &action, nullptr);
-  // The kernel compresses each page on the processor of whoever asks, so two do.
+  // The kernel compresses each page on the processor of the caller, so two callers do.
   const auto beside =
       StartWorker(kWorker, {files.reclaim[1].get(), files.stat.get(), files.swap.get()},
                   [&] { MakePasses(files, 1); });
   ::alarm(kPageOutSeconds);
   MakePasses(files, 0);
-  // Beside each other they count wrong: what one has in hand is nowhere, and of 500 groups 13
-  // looked empty in the middle. So whoever answers looks again, alone.
+  // Two that run side by side count wrong: the pages that one has in hand are counted nowhere, and
+  // of 500 groups 13 looked empty in the middle. So the one that answers looks again, alone.
   if (beside) {
     ::kill(*beside, SIGKILL);
     ::waitpid(*beside, nullptr, 0);

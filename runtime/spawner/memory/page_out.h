@@ -1,4 +1,4 @@
-// Brings the memory of a group that stands still to swap, in a process of its own.
+// Moves the memory of a frozen cgroup to swap, in a process of its own.
 #pragma once
 
 #include <sys/types.h>
@@ -9,7 +9,7 @@
 namespace atl::spawner {
 
 // Forks. The child ends by itself within kPageOutSeconds, and writes a wire::Reclaimed to `result`
-// (EncodeFields); without one it was killed.
+// (EncodeFields). If it writes none, it was killed.
 Result<pid_t> StartPageOut(const cgroup::PagingFiles& files, int result);
 inline constexpr unsigned kPageOutSeconds = 5;
 

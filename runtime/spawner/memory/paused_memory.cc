@@ -18,7 +18,7 @@
 namespace atl::spawner {
 namespace {
 
-// A hostile one is at it for seconds; another is not to wait for that.
+// A hostile sandbox takes seconds, and another must not wait for that.
 constexpr size_t kMostAtOnce = 2;
 constexpr size_t kMostWaiting = 4096;  // as many as there can be sandboxes
 constexpr int64_t kTryLaterUs = 5 * 1000 * 1000;
@@ -30,14 +30,14 @@ std::string MiB(uint64_t bytes) {
 }
 
 void Turn(const SwapPlace& place, bool on, int result, int host_mounts) {
-  // Else /proc/swaps would tell the host a path in our own mount namespace.
+  // Otherwise /proc/swaps would show the host a path in our own mount namespace.
   Status turned = ToHostMounts(host_mounts);
   if (turned) turned = on ? TurnSwapOn(place) : TurnSwapOff(place);
   const wire::Reply reply{0, wire::AnswerOf<void>(turned)};
   [[maybe_unused]] const Status told = sys::WriteAll(result, wire::EncodePacket(reply).bytes);
 }
 
-// What the process that turns the area has said.
+// Parses what the process that turns the area on or off has reported.
 Status TurnedOf(const std::string& bytes) {
   auto reply = wire::DecodeReply(bytes);
   if (!reply) return Fail(Code::kInternal, "the process that makes the swap area died");
@@ -60,9 +60,9 @@ SwapPlace PausedMemory::Place() const {
 void PausedMemory::Start() {
   const auto use = ReadSwapUse(host_.config.run_dir);
   if (use && use->on) area_ = Area::kOn;
-  // Here nobody has ever asked for one.
+  // Nobody has ever turned an area on here.
   if (area_ == Area::kOff && !WasSwapTurned(host_.config.run_dir)) return;
-  // Those that stand still stay where they are; the others are on their way back.
+  // Sandboxes that stand still keep what is in swap; that of the others is fetched.
   for (const wire::SandboxRecord& record : sandboxes_.List()) {
     const std::string group = SlotGroup(record.slot);
     if (record.exited) continue;
@@ -76,7 +76,7 @@ void PausedMemory::Start() {
     out_.insert(record.id);
     if (!host_.cgroups.FreezeAsked(group).value_or(false)) to_fetch_.push_back(record.id);
   }
-  // Also when it is off: one that was killed may have left half of it.
+  // Also when it is off: a killed process may have left half of it.
   if (area_ == Area::kOff) return TurnLater(Area::kTurningOff);
   Advance();
 }
@@ -84,7 +84,7 @@ void PausedMemory::Start() {
 void PausedMemory::Reclaim(const std::string& id, Done done) {
   for (auto& [pid, run] : runs_) {
     if (run.id != id || run.fetches || run.stopped) continue;
-    // Asked by another daemon.
+    // Another daemon has asked before.
     if (const Done before = std::exchange(run.done, std::move(done))) {
       before(Fail(Code::kFailedPrecondition, "overtaken by another request"));
     }
@@ -122,9 +122,9 @@ void PausedMemory::Advance() {
     to_fetch_.pop_front();
     BeginFetch(id);
   }
-  // One that is fetched, as it was let go a moment ago, is waited for.
+  // A sandbox that is still being fetched, because it was resumed a moment ago, has to wait.
   const auto use = waiting_.empty() ? SwapUse{.on = true} : ReadSwapUse(host_.config.run_dir);
-  // Somebody at the host, or an earlier spawner of ours, has taken it down.
+  // Somebody on the host, or an earlier spawner of ours, has taken the area down.
   if (use && !use->on) return TurnLater(Area::kTurningOn);
   while (paging_out() < kMostAtOnce) {
     const auto next = std::find_if(waiting_.begin(), waiting_.end(),
@@ -169,7 +169,7 @@ Result<pid_t> PausedMemory::TryBegin(const std::string& id, Run* run) {
                                               MiB(use.bytes) + " left (pause.swap_size)");
   }
   ATOLL_ASSIGN(sys::Pipe pipe, sys::MakePipe());
-  // From here on something may be there.
+  // From here on something may be in swap.
   out_.insert(id);
   if (Status allowed = host_.cgroups.AllowSwap(group); !allowed) {
     [[maybe_unused]] const Status restored = host_.cgroups.RestoreSwap(group);
@@ -197,7 +197,7 @@ void PausedMemory::Stop(const std::string& id) {
     run.stopped = true;
     ::kill(pid, SIGKILL);
     if (run.fetches) continue;
-    // Before the process has gone: what it is at then goes no further.
+    // Before the process has ended, so that what it is doing goes no further.
     if (Status restored = host_.cgroups.RestoreSwap(SlotGroup(run.slot)); !restored) {
       LogLine(LogLevel::kWarning, "cannot restore a limit of swap").Add(restored.error());
     }
@@ -207,13 +207,13 @@ void PausedMemory::Stop(const std::string& id) {
 void PausedMemory::Fetch(const std::string& id) {
   if (!out_.contains(id)) return;
   to_fetch_.push_back(id);
-  // Whoever waits for the sandbox is answered first.
+  // Answers the daemon, which waits for the sandbox, first.
   loop_.After(0, [this] { Advance(); });
 }
 
 void PausedMemory::BeginFetch(const std::string& id) {
   const auto alive = sandboxes_.Living(id);
-  // It ends, and is forgotten then.
+  // The sandbox ends, and is forgotten then.
   if (!alive) return;
   const auto pid = StartFetchBack(host_.cgroups, SlotGroup(alive->slot), alive->pid);
   if (!pid) {
@@ -243,8 +243,9 @@ void PausedMemory::TurnLater(Area to) {
   if (!pipe) return AreaTurned(Fail(pipe.error()));
   const bool on = to == Area::kTurningOn;
   const int result = pipe->write.get();
-  // Whoever makes the area outlives a spawner that is killed, and the next one waits for our lock:
-  // a device that the kernel is about to make would be there behind the look for what is left.
+  // The process that makes the area outlives a killed spawner, and the next spawner waits for its
+  // lock. Otherwise a device that the kernel is about to make would appear after the look for
+  // leftovers.
   const auto pid = StartWorker({.name = "atoll-swap", .outlives = on}, {result, host_.host_mounts},
                                [&] { Turn(Place(), on, result, host_.host_mounts); });
   if (!pid) return AreaTurned(Fail(pid.error()));
@@ -263,11 +264,11 @@ void PausedMemory::AreaTurned(const Status& status) {
                                       : "the swap area cannot be taken down yet")
       .Add(status.error());
   if (wanted_on) {
-    // Not kUnavailable, whatever it is: that would be the spawner, of which another is asked.
+    // Never kUnavailable: that would mean the spawner, and the daemon would ask another one.
     const Error why(Code::kResourceExhausted, status.error().message(),
                     status.error().error_number());
     for (const Waiting& one : std::exchange(waiting_, {})) one.done(Fail(why));
-    // Who made it may have died half way.
+    // The process that made it may have died half way.
     return TurnLater(Area::kTurningOff);
   }
   const auto use = ReadSwapUse(host_.config.run_dir);
@@ -275,7 +276,7 @@ void PausedMemory::AreaTurned(const Status& status) {
   try_later_ = true;
   loop_.After(kTryLaterUs, [this] {
     try_later_ = false;
-    // Not on, and something of it is there still.
+    // The area is not on, and something of it may be left.
     if (area_ == Area::kOff && waiting_.empty()) return TurnLater(Area::kTurningOff);
     Advance();
   });
@@ -317,7 +318,7 @@ bool PausedMemory::OnChildExit(pid_t pid) {
     return true;
   }
   if (run.fetches) {
-    // One that has been paused again meanwhile has a page-out that waits for this.
+    // A sandbox that has been paused again meanwhile has a page-out that waits for this.
     if (!run.stopped) out_.erase(run.id);
     Advance();
     return true;

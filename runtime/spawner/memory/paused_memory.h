@@ -1,10 +1,9 @@
-// Where the memory of paused sandboxes is: brought to the swap area when they stand still, fetched
-// back when they go on.
+// Moves the memory of paused sandboxes to the swap area, and fetches it back when they go on.
 //
-// The area is there only while something of a sandbox is, or may be, in it: made for the first one,
-// taken down behind the last, so that nothing else of the host finds it for longer. Everything that
-// takes time is done by processes beside the spawner, and none of it is recorded: a next spawner
-// asks the kernel what of which group is in swap.
+// The area exists only while something of a sandbox is, or may be, in it. It is made for the first
+// sandbox and taken down after the last, so that nothing else of the host uses it for longer.
+// Processes beside the spawner do everything that takes time. Nothing is recorded: the next spawner
+// asks the kernel which cgroup has what in swap.
 #pragma once
 
 #include <sys/types.h>
@@ -30,32 +29,34 @@ class PausedMemory {
  public:
   using Done = std::function<void(Result<wire::Reclaimed>)>;
 
-  // All outlive it.
+  // All references outlive this object.
   PausedMemory(const Host& host, EventLoop& loop, Sandboxes& sandboxes);
 
-  // Once, when the sandboxes have been adopted: finds out what an earlier spawner has left in swap.
+  // Call once, when the sandboxes have been adopted: finds out what an earlier spawner has left in
+  // swap.
   void Start();
 
-  // Brings to swap what it can of the memory of a sandbox that stands still. `done` with what is
-  // there then, or why it stays where it is: kUnimplemented: there is to be no swap area;
-  // kResourceExhausted: there is none, or it has not enough room; kFailedPrecondition: it does not
-  // stand still, or goes on meanwhile.
+  // Moves as much memory as it can of a sandbox that stands still to swap. Calls `done` with what
+  // is there then, or with the reason why the memory stays where it is. kUnimplemented: no swap
+  // area is configured. kResourceExhausted: there is none, or it has not enough room.
+  // kFailedPrecondition: the sandbox does not stand still, or goes on meanwhile.
   void Reclaim(const std::string& id, Done done);
-  // It is about to go on, or to end: nothing more of it goes to swap.
+  // The sandbox is about to go on, or to end: stops moving its memory to swap.
   void Stop(const std::string& id);
-  // It has gone on: what is in swap is fetched.
+  // The sandbox has gone on: fetches its memory from swap.
   void Fetch(const std::string& id);
-  // Nothing is left of it.
+  // The sandbox is gone: forgets it.
   void Forget(const std::string& id);
-  // A process of ours is at it: its group must not be removed, which would wait for that.
+  // Returns whether a process of ours works on the slot. Its cgroup must not be removed meanwhile,
+  // because the removal would wait for that process.
   bool Busy(uint32_t slot) const;
 
-  // Ends what is under way. What is in swap stays there.
+  // Ends the processes that are under way. What is in swap stays there.
   void Abandon();
-  // The host is left: takes the area down. `done` within ten seconds.
+  // For the end of the spawner: takes the area down. Calls `done` within ten seconds.
   void TurnOff(std::function<void(Status)> done);
 
-  // True if `pid` was one of ours.
+  // Returns true if `pid` was one of these processes.
   bool OnChildExit(pid_t pid);
 
  private:
@@ -65,17 +66,17 @@ class PausedMemory {
     Done done;
   };
   struct Run {
-    std::string id;     // of a sandbox; empty: of the area
-    uint32_t slot = 0;  // its
+    std::string id;     // the sandbox; empty: the area itself
+    uint32_t slot = 0;  // the sandbox's slot
     bool fetches = false;
     bool stopped = false;
-    uint64_t bytes = 0;  // of the area, kept for it while it runs
+    uint64_t bytes = 0;  // of the area, reserved while this runs
     UniqueFd result;
     Done done;
   };
 
   SwapPlace Place() const;
-  // Does what can be done now.
+  // Starts what can be started now.
   void Advance();
   void Begin(Waiting waiting);
   Result<pid_t> TryBegin(const std::string& id, Run* run);
@@ -88,11 +89,11 @@ class PausedMemory {
   EventLoop& loop_;
   Sandboxes& sandboxes_;
   Area area_ = Area::kOff;
-  bool try_later_ = false;  // it could not be turned off
+  bool try_later_ = false;  // the area could not be turned off
   std::function<void(Status)> off_;
   std::deque<Waiting> waiting_;
   std::deque<std::string> to_fetch_;
-  std::set<std::string> out_;  // of whom something is in swap, or may be
+  std::set<std::string> out_;  // sandboxes that have something in swap, or may have
   std::map<pid_t, Run> runs_;
 };
 

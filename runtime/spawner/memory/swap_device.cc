@@ -25,7 +25,7 @@ namespace {
 
 constexpr size_t kPage = 4096;
 constexpr size_t kUuidBytes = 16;
-constexpr off_t kHeaderAt = 1024;  // behind a boot sector's place
+constexpr off_t kHeaderAt = 1024;  // behind the place of a boot sector
 constexpr size_t kRecordLimit = 256;
 constexpr const char* kZramPrefix = "/dev/zram";
 
@@ -38,8 +38,8 @@ struct Header {
   std::array<char, 16> label{};
 };
 
-// "BOOT_ID DEVICE UUID": of another boot nothing is left, and its names may be others' by now. The
-// UUID is that of the swap header: a device that has another one is not ours.
+// "BOOT_ID DEVICE UUID". After a restart of the host nothing of it is left, and its names may be
+// others'. The UUID is that of the swap header: a device with another UUID is not ours.
 struct AreaRecord {
   std::string boot_id;
   std::string device;
@@ -95,14 +95,15 @@ Status RemoveRecordFile(const std::string& run_dir) {
   return {};
 }
 
-// The line of a device in /proc/swaps: "PATH TYPE SIZE USED PRIORITY", sizes in KiB. The path is
-// that of whoever has turned it on: when the mount namespace of that has gone, as with a container,
-// it is "/zram1". The last name of a device says which it is.
+// Parses the line of a device in /proc/swaps: "PATH TYPE SIZE USED PRIORITY", sizes in KiB. The
+// path is as the process that turned it on saw it. When the mount namespace of that process has
+// gone, as with a container, it is "/zram1". The last component of a device's path tells which it
+// is.
 std::optional<SwapUse> FindSwap(std::string_view swaps, std::string_view device) {
   while (!swaps.empty()) {
     std::string_view line = swaps.substr(0, swaps.find('\n'));
     swaps.remove_prefix(std::min(line.size() + 1, swaps.size()));
-    constexpr std::string_view kDevice = "partition";  // of whatever kind; else "file"
+    constexpr std::string_view kDevice = "partition";  // any kind of device; else "file"
     std::array<std::string_view, 4> words;
     for (std::string_view& word : words) {
       line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
@@ -132,10 +133,10 @@ std::string NewUuid() {
     text.push_back(kDigits[static_cast<unsigned char>(byte) >> 4]);
     text.push_back(kDigits[static_cast<unsigned char>(byte) & 15]);
   }
-  return text;  // as bytes of its own: sixteen
+  return text;  // as its own sixteen bytes
 }
 
-// What mkswap(8) writes.
+// Writes the header of mkswap(8).
 Status WriteHeader(const std::string& device, const AreaRecord& record, uint64_t bytes) {
   ATOLL_ASSIGN(const UniqueFd file, sys::Open(device, O_RDWR | O_EXCL));
   Header header;
@@ -149,12 +150,12 @@ Status WriteHeader(const std::string& device, const AreaRecord& record, uint64_t
   if (::pwrite(file.get(), page.data(), page.size(), 0) != static_cast<ssize_t>(page.size())) {
     return FailSys("write the swap header of " + device);
   }
-  // The kernel reads it past the cache of the device.
+  // The kernel reads the header past the cache of the device.
   if (::fsync(file.get()) != 0) return FailSys("fsync " + device);
   return {};
 }
 
-// Whether a device that has the name of ours is ours: it has our header, or none at all yet.
+// Returns whether a device of our name is ours: it has our header, or none yet.
 bool IsOurs(const AreaRecord& record) {
   const auto file = sys::Open(record.device, O_RDONLY);
   std::array<char, kPage> page{};
@@ -166,7 +167,7 @@ bool IsOurs(const AreaRecord& record) {
   return std::string_view(header.uuid.data(), header.uuid.size()) == record.uuid;
 }
 
-// A file without a name: with its last user, the loop device, it is gone.
+// Makes a file without a name. It is gone with its last user, the loop device.
 Result<UniqueFd> MakeFile(const SwapPlace& place) {
   ATOLL_ASSIGN(UniqueFd file, sys::Open(place.data_dir, O_TMPFILE | O_RDWR, 0600));
   if (::fallocate(file.get(), 0, 0, static_cast<off_t>(place.bytes)) != 0) {
@@ -181,7 +182,7 @@ Result<AreaRecord> MakeDevice(const SwapPlace& place, SwapKind kind) {
   ATOLL_ASSIGN(record.boot_id, BootId());
   record.uuid = NewUuid();
   if (kind == SwapKind::kZram) {
-    // Recorded before it is there: the kernel gives the least number that is free.
+    // Recorded before the device exists, because the kernel gives the least free number.
     const uint32_t expected = NextZram();
     record.device = ZramPath(expected);
     ATOLL_TRY(WriteRecord(place.run_dir, record));
@@ -195,7 +196,7 @@ Result<AreaRecord> MakeDevice(const SwapPlace& place, SwapKind kind) {
   }
   ATOLL_ASSIGN(const UniqueFd file, MakeFile(place));
   ATOLL_ASSIGN(const LoopDevice loop, AttachLoop(file.get()));
-  // It has a name that the next one knows, and holds loop device and file.
+  // The device has a name that the next spawner knows, and holds loop device and file.
   ATOLL_ASSIGN(record.device, MakeDmCrypt(DmName(place.instance), loop.path, place.bytes));
   ATOLL_TRY(WriteRecord(place.run_dir, record));
   return record;
@@ -259,10 +260,11 @@ Status TurnSwapOn(const SwapPlace& place) {
   ATOLL_ASSIGN(const SwapKind kind, AvailableSwap(place.kind));
   const auto made = MakeDevice(place, kind);
   Status on = made ? WriteHeader(made->device, *made, place.bytes) : Fail(made.error());
-  // First of all that the host has: of others nobody knows whether they can be read afterwards.
+  // Highest priority, because nobody knows whether the host's other areas can be read afterwards.
   constexpr int kFirst = SWAP_FLAG_PREFER | SWAP_FLAG_PRIO_MASK;
   if (on && ::swapon(made->device.c_str(), kFirst) != 0) on = FailSys("swapon " + made->device);
-  // Whatever becomes of us, it goes with the end of its use, and loop device and file with it.
+  // The device now goes with the end of its use, and loop device and file with it, whatever happens
+  // to us.
   if (on && kind == SwapKind::kDmCrypt) on = RemoveDmCrypt(DmName(place.instance));
   if (on) return {};
   const auto half = ReadRecord(place.run_dir);

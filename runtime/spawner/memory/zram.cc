@@ -32,7 +32,7 @@ uint32_t NextZram() {
 }
 
 Result<uint32_t> AddZram() {
-  // Reading it is what adds one (zram.rst).
+  // The read itself adds a device (zram.rst).
   ATOLL_ASSIGN(const std::string text,
                sys::ReadFileAt(AT_FDCWD, std::string(kZramControl) + "/hot_add", 16));
   uint32_t number = 0;
@@ -46,8 +46,8 @@ std::string ZramPath(uint32_t number) {
 }
 
 Status SizeZram(uint32_t number, uint64_t bytes) {
-  // By the kernel's own choice of compression: lz4, lzo and lzo-rle took the same time, most of
-  // which is not theirs.
+  // Uses the kernel's default compression: lz4, lzo and lzo-rle took the same time, most of which
+  // is not theirs.
   return sys::WriteFileAt(AT_FDCWD, "/sys/block/zram" + std::to_string(number) + "/disksize",
                           std::to_string(bytes));
 }
@@ -55,10 +55,10 @@ Status SizeZram(uint32_t number, uint64_t bytes) {
 Status RemoveZram(uint32_t number) {
   const std::string control = std::string(kZramControl) + "/hot_remove";
   for (int tries = 0;; ++tries) {
-    // Takes its content along, unless somebody has it open: udev, to see what it is, for a moment.
+    // Fails while somebody has the device open: udev, for a moment, to see what it is.
     Status removed = sys::WriteFileAt(AT_FDCWD, control, std::to_string(number));
     const int error = removed ? 0 : removed.error().error_number();
-    // ENODEV: there is none of that number.
+    // ENODEV: no device has that number.
     if (error == ENODEV) return {};
     if (error != EBUSY || tries == kTries) return removed;
     ::poll(nullptr, 0, kTryMs);

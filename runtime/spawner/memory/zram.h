@@ -1,4 +1,4 @@
-// Compressed block devices in memory, which touch no disk and forget all when the host stops.
+// Compressed block devices in memory. They touch no disk and are gone when the host stops.
 //
 // Thread rule: stateless. As root.
 #pragma once
@@ -10,15 +10,15 @@
 
 namespace atl::spawner {
 
-// kUnavailable: this kernel has none, with what to do about it.
+// kUnavailable: this kernel has none; the message says what to do.
 Status FindZram();
-// The number that the next one will have, if nobody else adds one meanwhile.
+// Returns the number of the next device, if nobody else adds one meanwhile.
 uint32_t NextZram();
-// A new one, of size 0, by its number; it is there until it is removed.
+// Adds a device of size 0 and returns its number. It exists until it is removed.
 Result<uint32_t> AddZram();
 std::string ZramPath(uint32_t number);
 Status SizeZram(uint32_t number, uint64_t bytes);
-// With what it holds. An absent one is not an error. EBUSY: it is in use.
+// Removes the device with its content. An absent one is not an error. EBUSY: it is in use.
 Status RemoveZram(uint32_t number);
 
 }  // namespace atl::spawner

@@ -17,7 +17,8 @@ namespace {
 
 using wire::Step;
 
-// One call for both namespaces (Linux 5.8), by a descriptor that needs not be kept for each slot.
+// One call enters both namespaces (Linux 5.8), by a pidfd, so that no descriptor is kept for each
+// slot.
 Status EnterSlot(RootState& state) {
   if (::setns(state.execd, CLONE_NEWNS | CLONE_NEWUTS) != 0) return FailSys("setns");
   return ActAs(state.host->IdBase(state.plan->slot));
@@ -50,7 +51,7 @@ Status RunSteps(const RootInput& start) {
                   .volumes = start.volumes,
                   .execd = start.execd,
                   .root = {}};
-  // The first step's time has the clone in it.
+  // The first step's time includes the clone.
   int64_t then = start.began_us;
   for (const RootStep& step : kRootSteps) {
     start.report->step = step.step;
@@ -91,7 +92,7 @@ RootReport MountRootHere(const Host& host, const wire::Plan& plan, const std::ve
     report.status = Fail(std::move(volumes).error());
     return report;
   }
-  // Ids have changed on the way.
+  // The ids have changed on the way.
   EndWithParent();
   for (size_t i = 0; i < volumes->size(); ++i) (*volumes)[i].bucket = buckets[i];
   const int64_t opened_us = SystemClock().BootMicros();

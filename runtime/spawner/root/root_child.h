@@ -1,7 +1,7 @@
-// The second half of a sandbox: a parked execd (slot_child.h) gets the root of its image under its
-// feet. A short-lived child in the spawner's memory enters the slot's mount and uts namespaces and
-// runs the list of steps in root_child.cc; when the gate opens, execd enters the root that now lies
-// over the one it was started in.
+// The second half of a sandbox: the root of its image for a parked execd (slot_child.h). A
+// short-lived child in the spawner's memory enters the slot's mount and uts namespaces and runs the
+// list of steps in root_child.cc. When the gate opens, execd enters the root that now lies over the
+// root it was started in.
 #pragma once
 
 #include <sys/types.h>
@@ -24,12 +24,12 @@ namespace atl::spawner {
 struct RootReport {
   Status status = Fail(Code::kInternal, "the process that mounts the root died");
   wire::Step step = wire::Step::kCount;  // where it failed
-  wire::StepMicros micros{};             // durations of its own steps
+  wire::StepMicros micros{};             // durations of its own steps, in microseconds
 };
 
 // Mounts the root of a plan without volumes, in a child that borrows this process's memory.
 // `execd`: a pidfd, taken while nobody can have reaped it. Returns when the steps have ended; the
-// child's exit is the caller's to reap.
+// caller reaps the child.
 RootReport MountRoot(const Host& host, const wire::Plan& plan, const Slot& slot, int execd);
 
 // Mounts the root of a plan with volumes, in this process, which stays in the slot's namespaces and

@@ -21,9 +21,8 @@
 namespace atl::spawner {
 namespace {
 
-// Opens a directory of the new root to mount on. The image decides what stands there: anything but
-// a real directory reached without links is refused (CVE-2026-41579: /dev a symbolic link to a host
-// path).
+// Opens a directory of the new root to mount on. The image decides what is there: refuses anything
+// but a real directory reached without links (CVE-2026-41579: /dev a symbolic link to a host path).
 Result<UniqueFd> OpenTarget(int root, const char* path) {
   auto target = sys::OpenBeneath(root, path, O_PATH | O_DIRECTORY | O_NOFOLLOW);
   if (!target) {
@@ -35,7 +34,7 @@ Result<UniqueFd> OpenTarget(int root, const char* path) {
   return target;
 }
 
-// Moves what the slot has ready at `name` onto the same name of the root.
+// Moves the slot's mount at `name` onto the same name of the root.
 Status MoveOnto(int root, const char* name) {
   ATOLL_ASSIGN(const UniqueFd target, OpenTarget(root, name));
   const std::string from = std::string("/") + name;
@@ -45,8 +44,8 @@ Status MoveOnto(int root, const char* name) {
   return {};
 }
 
-// As many processors as the limit amounts to, rounded up; the first ones, whichever a command runs
-// on.
+// Shows as many processors as the limit amounts to, rounded up: the first ones, whichever a command
+// runs on.
 Status WriteOnline(uint64_t cpu_millis) {
   const uint64_t count = (cpu_millis + 999) / 1000;
   cpu_set_t allowed;
@@ -69,9 +68,10 @@ Status WriteOnline(uint64_t cpu_millis) {
 Status LimitFiles(RootState& state) {
   const uint64_t nofile = state.plan->limits.nofile;
   if (nofile == 0) return {};
-  // As the owner of the sandbox's user namespace, who has every capability in it: a spawner without
-  // CAP_SYS_RESOURCE can do it too, to as many as execd has now. No uid would do: execd's saved one
-  // is another than its real one, so that nobody inside can do the same. Capabilities stay.
+  // Acts as the owner of the sandbox's user namespace, who has every capability in it. So a spawner
+  // without CAP_SYS_RESOURCE can do it too, up to execd's present limit. A change of uid would not
+  // do: execd's saved uid differs from its real one, so that nobody inside can do the same.
+  // Capabilities stay.
   constexpr uid_t kSame = static_cast<uid_t>(-1);
   // prlimit(2) takes a number, which may be another process's by now.
   if (Status there = sys::PidfdSignal(state.execd, 0); !there) return there;
@@ -132,7 +132,7 @@ Status MountOverlay(RootState& state) {
     return FailSys("mount overlay " + options);
   }
   ATOLL_ASSIGN(state.root, sys::Open("/root", O_PATH | O_DIRECTORY));
-  // The type, too: a name inside a hostile tree is no proof of what is mounted there.
+  // Checks the type, too, because a name inside a hostile tree proves nothing about the mount.
   return CheckWritableOverlay(state.root.get());
 }
 

@@ -16,20 +16,20 @@ struct Plan;
 
 namespace atl::spawner {
 
-// What the steps work on, and what one leaves for the next.
+// Input of the steps, and what one step leaves for the next.
 struct RootState {
   const Host* host = nullptr;
   const wire::Plan* plan = nullptr;
   const Slot* slot = nullptr;
-  const std::vector<VolumeSource>* volumes = nullptr;  // one for each of the plan's
+  const std::vector<VolumeSource>* volumes = nullptr;  // one for each volume of the plan
   int execd = -1;                                      // pidfd
   UniqueFd root;                                       // the mounted root, O_PATH
 };
 
-Status LimitFiles(RootState& state);    // open files of execd and all that it starts; first
-Status WriteEtc(RootState& state);      // host name; hostname, hosts, resolv.conf
+Status LimitFiles(RootState& state);  // limit of open files for execd and all that it starts; first
+Status WriteEtc(RootState& state);    // the host name; /etc/hostname, hosts, resolv.conf
 Status MountOverlay(RootState& state);  // the root
-Status MoveMounts(RootState& state);    // /proc, /sys, /dev onto it
-Status CoverRoot(RootState& state);     // the root over the slot's tree: execd enters it
+Status MoveMounts(RootState& state);    // moves /proc, /sys, /dev onto it
+Status CoverRoot(RootState& state);     // puts the root over the slot's tree, where execd enters it
 
 }  // namespace atl::spawner

@@ -15,24 +15,24 @@
 namespace atl::spawner {
 namespace {
 
-// What a client waits for while its sandbox is created. A data directory that a package brings has
+// Bounds on what a client waits for while its sandbox is created. A data directory of a package has
 // a few hundred files.
 constexpr size_t kMostEntries = 50'000;
 constexpr uint64_t kMostBytes = uint64_t{1} << 30;
 constexpr int64_t kMostMicros = 5'000'000;
 constexpr size_t kMostDepth = 64;
 constexpr size_t kFillBuffer = 256 << 10;
-constexpr mode_t kNewMode = 0777;  // Store::MakeVolume
+constexpr mode_t kNewMode = 0777;  // of Store::MakeVolume
 
-// The image is a stranger's, and other sandboxes may change the volume meanwhile: no link is
-// followed, and every name is looked up in a directory that is open.
+// The image is a stranger's, and other sandboxes may change the volume meanwhile. So no link is
+// followed, and every name is looked up in an open directory.
 class Filling {
  public:
   Status Fill(int from, int to, size_t depth);
-  // Whether it has ended because it was too much.
+  // Returns whether it has ended because of a bound.
   bool too_much() const { return too_much_; }
-  // The names that it has made in the volume itself. Others there are another sandbox's, which
-  // may write to the volume meanwhile.
+  // Names that it has made in the volume's top directory. Other names there belong to another
+  // sandbox, which may write to the volume meanwhile.
   const std::vector<std::string>& made() const { return made_; }
 
  private:
@@ -101,7 +101,7 @@ Status Filling::Entry(int from, int to, const std::string& name, size_t depth) {
       return FailSys("mkfifo " + name);
     }
   } else {
-    return {};  // a socket was a process's
+    return {};  // a socket belongs to a process
   }
   if (::fchownat(to, name.c_str(), now.st_uid, now.st_gid, AT_SYMLINK_NOFOLLOW) != 0) {
     return FailSys("chown " + name);
@@ -142,7 +142,7 @@ Status FillVolume(int image, int volume, uid_t owner) {
   Filling filling;
   const Status filled = filling.Fill(from.get(), to.get(), 0);
   if (filled) return Describe(to.get(), there, "the volume");
-  // Somebody else fills it, or uses it, by now.
+  // Another sandbox fills or uses the volume by now.
   if (filled.error().error_number() == EEXIST) return {};
   for (const std::string& name : filling.made()) ATOLL_TRY(sys::RemoveTree(to.get(), name));
   return filling.too_much() ? Status() : filled;

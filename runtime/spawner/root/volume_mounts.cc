@@ -27,8 +27,8 @@ struct Place {
 
 Result<Place> PlaceOf(int fd) {
   struct statx info {};
-  // STATX_MNT_ID: Linux 5.8.
-  // Of a bucket, what the kernel knows: never ask its server.
+  // STATX_MNT_ID: Linux 5.8. AT_STATX_DONT_SYNC: takes what the kernel knows of a bucket, and never
+  // asks its server.
   if (::statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO | STATX_MNT_ID,
               &info) != 0) {
     return FailSys("statx");
@@ -43,7 +43,7 @@ class Targets {
     return Targets(root, place);
   }
 
-  // Where it is to stand.
+  // Opens the target.
   Result<UniqueFd> Find(const wire::Volume& volume, bool directory) {
     auto target = Open(volume.target.substr(1), directory);
     if (!target) return Fail(Unusable(volume.target, target.error()));
@@ -55,7 +55,7 @@ class Targets {
     const bool in_image = sys::OpenInRoot(root_, volume.target.substr(1), O_PATH).has_value();
     ATOLL_ASSIGN(const UniqueFd target, Find(volume, source.directory));
     ATOLL_ASSIGN(const Place there, PlaceOf(target.get()));
-    // Not what another volume has there.
+    // Not the content of another volume there.
     if (in_image && there.mount == place_.mount && volume.kind == wire::Volume::Kind::kNamed &&
         volume.sub_path.empty() && !volume.read_only) {
       Status filled = FillVolume(target.get(), source.mount.get(), owner);
@@ -70,7 +70,7 @@ class Targets {
  private:
   Targets(int root, const Place& place) : root_(root), place_(place), mounts_{place.mount} {}
 
-  // The image decides what stands there, the request where: neither is a failure of ours.
+  // The image and the request decide what is at the target, so this is no failure of ours.
   static Error Unusable(const std::string& path, const Error& error) {
     const int number = error.error_number();
     if (number == ENOTDIR || number == ELOOP || number == EEXIST || number == ENOENT) {
@@ -81,7 +81,7 @@ class Targets {
     return Error(error).Wrap(path);
   }
 
-  // By the mount, not by the name: the image may have a link to /proc/sys under any name.
+  // Compares mounts, not names, because the image may have a link to /proc/sys under any name.
   Status CheckMount(const Place& place, const std::string& path) const {
     if (std::find(mounts_.begin(), mounts_.end(), place.mount) != mounts_.end()) return {};
     return Fail(Code::kInvalidArgument,
@@ -101,7 +101,7 @@ class Targets {
     return {};
   }
 
-  // mkdir -p in the root. The last component is a file if the volume is one.
+  // Opens the path with mkdir -p in the root. The last component is a file if the volume is one.
   Result<UniqueFd> Open(const std::string& path, bool directory) const {
     auto found = sys::OpenInRoot(root_, path, O_PATH);
     if (found || found.error().error_number() != ENOENT) return found;
@@ -123,7 +123,7 @@ class Targets {
     return parent;
   }
 
-  // A link that leads nowhere stands in the way: EEXIST.
+  // EEXIST: a link that leads nowhere is in the way.
   static Result<UniqueFd> Make(int parent, const std::string& name, bool file) {
     if (file) {
       ATOLL_TRY(sys::OpenAt(parent, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644));
@@ -135,7 +135,7 @@ class Targets {
 
   const int root_;
   const Place place_;
-  std::vector<uint64_t> mounts_;  // where a target may lie: the root, and volumes attached before
+  std::vector<uint64_t> mounts_;  // allowed: the root, and the volumes so far
 };
 
 }  // namespace
@@ -143,7 +143,7 @@ class Targets {
 Status MountVolumes(RootState& state) {
   const std::vector<wire::Volume>& volumes = state.plan->volumes;
   if (volumes.empty()) return {};
-  // /a before /a/b, or the second would be hidden.
+  // /a is attached before /a/b, which it would otherwise hide.
   std::vector<size_t> order(volumes.size());
   std::iota(order.begin(), order.end(), size_t{0});
   const auto depth = [&](size_t i) {

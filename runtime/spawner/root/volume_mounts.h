@@ -6,10 +6,10 @@
 
 namespace atl::spawner {
 
-// Targets are looked up as the sandbox will see them: links of the image are followed as if its
-// root were "/", so they lead nowhere else. What is missing is made. Refused is whatever turns out,
-// behind all links, to be the root itself or to lie on /proc, /sys or /dev. Buckets come last, when
-// all of their targets are known: a path that leads into one has the store asked.
+// Looks up each target as the sandbox will see it: links of the image are followed as if its root
+// were "/", so they lead nowhere else. Makes what is missing. Refuses a target that is, behind all
+// links, the root itself or lies on /proc, /sys or /dev. Attaches buckets last, when all of their
+// targets are known, because a path that leads into a bucket asks its store.
 Status MountVolumes(RootState& state);
 
 }  // namespace atl::spawner

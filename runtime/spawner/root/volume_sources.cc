@@ -24,7 +24,7 @@ namespace {
 using wire::Volume;
 
 struct Opened {
-  UniqueFd mount;  // a clone, or nothing if none was wanted
+  UniqueFd mount;  // a clone, or invalid if none was wanted
   struct stat info {};
 };
 
@@ -36,12 +36,13 @@ std::string Name(const Volume& volume) {
   return Named(volume) ? "volume '" + volume.source + "'" : "host path '" + volume.source + "'";
 }
 
-// openat2 says EXDEV of what would lead out, ELOOP of a magic link (or of too many).
+// openat2 returns EXDEV for a path that leads out, ELOOP for a magic link (or too many links).
 bool LeadsOut(const Error& error) {
   return error.error_number() == EXDEV || error.error_number() == ELOOP;
 }
 
-// Neither the client's mistake nor a refusal: the codes of those mean something to the daemon.
+// Turns an error into one of ours: neither the client's mistake nor a refusal, whose codes the
+// daemon interprets.
 Error AsOurs(const std::string& what, const Error& error) {
   const Code code =
       error.code() == Code::kResourceExhausted ? Code::kResourceExhausted : Code::kInternal;
@@ -64,16 +65,16 @@ std::string Unescaped(std::string_view text) {
   return plain;
 }
 
-// What is missing is made only by a build: a request that is refused leaves nothing behind.
+// Only a build makes what is missing, so that a refused request leaves nothing behind.
 enum class Missing { kLeave, kMake };
 
 struct Found {
   UniqueFd file;
   std::string
-      missing;  // beneath `file`, which is a directory then; empty: it is what was asked for
+      missing;  // path beneath `file`, which is then a directory; empty: `file` is the source
 };
 
-// The part of `path` beneath `top` that is there.
+// Opens the part of `path` beneath `top` that exists.
 Result<Found> OpenExisting(int top, const std::string& path) {
   for (size_t end = path.size(); end > 0 && end != std::string::npos;
        end = path.rfind('/', end - 1)) {
@@ -85,11 +86,11 @@ Result<Found> OpenExisting(int top, const std::string& path) {
   return Found{std::move(directory), path};
 }
 
-// Whatever is allowed: neither our own directories, with the API key and everybody's files in them,
-// nor what has them beneath itself. To be asked before anything is made.
+// Refuses our own directories, which hold the API key and everybody's files, and directories above
+// them, whatever the operator allows. Call before anything is made.
 Status CheckNotOurs(const Host& host, const Found& found, const Volume& volume) {
   ATOLL_ASSIGN(const Overlap overlap, OverlapWithOurs(host.config, found.file.get()));
-  // What is not there yet holds nothing.
+  // A directory that does not exist yet holds nothing.
   if (overlap == Overlap::kNone || (overlap == Overlap::kHolds && !found.missing.empty())) {
     return {};
   }
@@ -97,8 +98,8 @@ Status CheckNotOurs(const Host& host, const Found& found, const Volume& volume) 
               Name(volume) + " holds Atoll's own files, or lies among them");
 }
 
-// `path` beneath `top`: mkdir -p, but each step by the descriptor of the one before it. If
-// something is missing, and is to be left so, what there is of it.
+// Opens `path` beneath `top` as mkdir -p does, each step by the descriptor of the one before. If
+// something is missing and is to be left so, returns the part that exists.
 Result<Found> OpenOrMake(const Host& host, int top, const std::string& path, const Volume& volume,
                          Missing missing) {
   ATOLL_ASSIGN(Found found, OpenExisting(top, path));
@@ -106,14 +107,14 @@ Result<Found> OpenOrMake(const Host& host, int top, const std::string& path, con
   for (std::string& rest = found.missing; !rest.empty();) {
     const size_t end = std::min(rest.find('/'), rest.size());
     const std::string component = rest.substr(0, end);
-    // As its parent for named ones, so that a sandbox's user need not be root to write. Two builds
-    // may make the same one.
+    // A directory of a named volume is open to all, like the volume itself, so that a sandbox's
+    // user need not be root to write. Two builds may make the same one.
     if (missing == Missing::kMake &&
         ::mkdirat(found.file.get(), component.c_str(), Named(volume) ? 0777 : 0755) != 0 &&
         errno != EEXIST) {
       return FailSys("mkdir " + component);
     }
-    // A link that leads nowhere stands where nothing was found.
+    // A link that leads nowhere may be where nothing was found.
     auto next = sys::OpenBeneath(found.file.get(), component, O_PATH | O_DIRECTORY);
     if (!next && missing == Missing::kLeave && next.error().error_number() == ENOENT) break;
     if (!next) return Fail(std::move(next).error());
@@ -132,7 +133,7 @@ Result<Found> OpenHostPath(const Host& host, const Volume& volume, Missing missi
             " is not beneath a directory that the operator allows: add that to "
             "allowed_host_paths in [storage] (--host-path of the spawner) and restart both");
   }
-  // Links above it are the operator's; itself it must not be one.
+  // Links above the directory are the operator's. The directory itself must not be one.
   auto top = sys::Open(*allowed, O_PATH | O_DIRECTORY | O_NOFOLLOW);
   if (!top) return Fail(AsOurs("the allowed directory", top.error()));
   const std::string rest =
@@ -181,7 +182,7 @@ Status CheckFile(const Volume& volume, const struct stat& info) {
                     " belongs to root, and so would what a sandbox writes there: chown it to the "
                     "user to whom the files shall belong, or mount it with readOnly");
   }
-  // New files would take its group.
+  // New files would take the directory's group.
   if (info.st_gid == 0 && (info.st_mode & S_ISGID) != 0) {
     return Fail(Code::kPermissionDenied,
                 Name(volume) + " hands the group root on (set-group-ID): chgrp it first");
@@ -189,7 +190,7 @@ Status CheckFile(const Volume& volume, const struct stat& info) {
   return {};
 }
 
-// A recursive copy leaves out what is mounted as unbindable, and says nothing.
+// A recursive copy silently leaves out what is mounted as unbindable.
 Status CheckBindable(int file, const Volume& volume) {
   constexpr size_t kMostMounts = 16 << 20;
   ATOLL_ASSIGN(const std::string path, RealPath(file));
@@ -217,7 +218,7 @@ Status CheckBindable(int file, const Volume& volume) {
   return {};
 }
 
-// Runs in the host's mount namespace. Looks only, or opens for a build.
+// Runs in the host's mount namespace. Only looks, or opens for a build.
 Result<Opened> OpenSource(const Host& host, const Volume& volume, bool build) {
   const Missing missing = build ? Missing::kMake : Missing::kLeave;
   Opened opened;
@@ -226,11 +227,11 @@ Result<Opened> OpenSource(const Host& host, const Volume& volume, bool build) {
   if (found.missing.empty() && !volume.sub_path.empty()) {
     ATOLL_ASSIGN(found, OpenSubPath(host, found.file.get(), volume, missing));
   }
-  // What will be made is a directory, and the reserved range's.
+  // The missing part will be made as directories of the reserved range.
   if (!found.missing.empty()) return opened;
   if (::fstat(found.file.get(), &opened.info) != 0) return FailSys("fstat " + Name(volume));
   ATOLL_TRY(CheckFile(volume, opened.info));
-  // With what is mounted beneath: a copy without it would show what the mounts hide.
+  // Clones with the mounts beneath, because a copy without them would show what they hide.
   if (build) {
     if (!Named(volume)) ATOLL_TRY(CheckBindable(found.file.get(), volume));
     ATOLL_ASSIGN(opened.mount, CloneMount(found.file.get(), "", true));
@@ -238,13 +239,13 @@ Result<Opened> OpenSource(const Host& host, const Volume& volume, bool build) {
   return opened;
 }
 
-// Enters the host's mount namespace, and stays there.
+// Enters the host's mount namespace for good.
 Result<std::vector<Opened>> OpenInHost(const Host& host, std::span<const Volume> volumes,
                                        bool build) {
-  // The host's mounts of this moment: our own namespace is a copy from when we started.
+  // Needs the host's present mounts: our own namespace is a copy from our start.
   if (::setns(host.host_mounts, CLONE_NEWNS) != 0) return FailSys("setns mount");
-  // What is made belongs to the store's range from birth: a chown afterwards, by name or
-  // descriptor, could be made to hit something else.
+  // Everything is made with the store's ids from the start. A chown afterwards, by name or
+  // descriptor, could be led astray.
   ATOLL_TRY(ActAs(kStoreIdBase));
   std::vector<Opened> opened;
   for (const Volume& volume : volumes) {
@@ -263,7 +264,7 @@ bool Reserved(uid_t id) {
   return id >= kStoreIdBase && id - kStoreIdBase < kIdsPerSandbox;
 }
 
-// Lines of a uid_map or gid_map: on disk, in the slot, how many.
+// Returns lines of a uid_map or gid_map: id on disk, id in the slot, count.
 std::string MapOf(bool named, uid_t owner, uid_t base) {
   const auto line = [](uid_t disk, uid_t slot, uint32_t count) {
     return std::to_string(disk) + " " + std::to_string(slot) + " " + std::to_string(count) + "\n";
@@ -280,8 +281,8 @@ struct Maps {
 Maps MapsOf(const Volume& volume, const struct stat& info, uid_t base) {
   Maps maps{MapOf(Named(volume), info.st_uid, base), MapOf(Named(volume), info.st_gid, base)};
   if (!Named(volume) && info.st_gid == 0 && !volume.read_only) {
-    // No sandbox hands out root's group. But in a directory with an id that has no counterpart
-    // nobody may write: it gets one that no process has.
+    // No sandbox hands out root's group. But nobody may write in a directory whose group has no
+    // counterpart, so the group is mapped to an id that no process has.
     maps.gids = MapOf(true, 0, base) + "0 " + std::to_string(kStoreIdBase) + " 1\n";
   }
   return maps;
@@ -310,7 +311,7 @@ Result<std::vector<VolumeSource>> OpenVolumeSources(const Host& host,
                                                     uid_t base) {
   ATOLL_ASSIGN(std::vector<Opened> opened, OpenInHost(host, volumes, true));
   std::vector<VolumeSource> sources;
-  // Most often one for all.
+  // Most often all sources share one namespace.
   Maps maps;
   UniqueFd user_namespace;
   for (size_t i = 0; i < volumes.size(); ++i) {

@@ -18,12 +18,12 @@ namespace {
 using wire::Step;
 
 constexpr int64_t kPatienceUs = 10 * 1000 * 1000;
-// Processes that were killed and did not end, for one allowed directory.
+// Most killed processes for one allowed directory that did not end.
 constexpr int kMostStuck = 2;
 constexpr size_t kMostRuns = 64;
 constexpr size_t kMaxTold = 16 << 10;
 
-// A RootReport on its way through a pipe.
+// A RootReport for the pipe.
 struct Told {
   bool done = false;
   wire::Failed failed;
@@ -60,7 +60,7 @@ void VolumeWork::Start(std::string sandbox, const std::vector<wire::Volume>& vol
   Run run;
   for (const wire::Volume& volume : volumes) {
     if (volume.kind != wire::Volume::Kind::kHost) continue;
-    // One that is not allowed leads nowhere.
+    // A volume that is not allowed opens nothing.
     if (const auto* place = AllowedAbove(host_.config.host_paths, volume.source)) {
       run.places.insert(*place);
     }

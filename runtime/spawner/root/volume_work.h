@@ -26,25 +26,25 @@ class VolumeWork {
 
   VolumeWork(const Host& host, EventLoop& loop) : host_(host), loop_(loop) {}
 
-  // Runs `work` in a new process, which has of our descriptors the host's and `keep`. The report is
-  // kUnavailable when it takes longer than ten seconds, and at once while earlier work on the same
-  // allowed directory has not come back. `sandbox`: for Cancel; may be empty.
+  // Runs `work` in a new process, which keeps only the host's descriptors and `keep`. The report is
+  // kUnavailable after ten seconds, and at once while earlier work on the same allowed directory
+  // has not come back. `sandbox`: for Cancel; may be empty.
   void Start(std::string sandbox, const std::vector<wire::Volume>& volumes, std::vector<int> keep,
              const Work& work, Done done);
-  // Ends the work for that sandbox, if there is some; its report says that it was ended.
+  // Ends the work for that sandbox, if there is any; its report says so.
   void Cancel(const std::string& sandbox);
-  // Ends all of it; nobody is told.
+  // Ends all work, without calling anybody's `done`.
   void Abandon();
-  // True if `pid` was one of ours.
+  // Returns true if `pid` was one of these processes.
   bool OnChildExit(pid_t pid);
 
  private:
   struct Run {
     std::string sandbox;
-    std::set<std::string> places;  // allowed directories that it looks into
+    std::set<std::string> places;  // allowed directories that it opens
     UniqueFd report;
     EventLoop::Id patience = 0;
-    Done done;  // null: it was given up, and has not ended yet
+    Done done;  // null: given up, and has not ended yet
   };
 
   const Host& host_;

@@ -27,11 +27,11 @@ constexpr uint32_t kNamespaceFlags = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUT
 constexpr uint32_t Answer(int error) {
   return SECCOMP_RET_ERRNO | static_cast<uint32_t>(error);
 }
-// Nothing happens and the caller is told that it has: errno 0.
+// errno 0: the call has no effect, and the caller is told that it succeeded.
 constexpr uint32_t kPretend = Answer(0);
 
-// The low and the high word of argument `n`. The high one is not looked at where the kernel itself
-// takes the argument as a 32-bit integer.
+// The low and the high word of argument `n`. The high word is ignored where the kernel itself takes
+// the argument as a 32-bit integer.
 constexpr uint32_t ArgLow(unsigned n) {
   return static_cast<uint32_t>(offsetof(seccomp_data, args) + n * sizeof(uint64_t));
 }
@@ -61,7 +61,7 @@ BpfProgram NoneOf(unsigned n, uint32_t bits, int error) {
   return {Load(ArgLow(n)), JumpIfAny(bits, 0, 1), Return(Answer(error)), Return(kAllow)};
 }
 
-// Whoever knows the pass may. See seccomp.h.
+// Allows the call to a caller that knows the pass (seccomp.h), and answers others with `error`.
 BpfProgram PassOr(int error) {
   return {
       Load(ArgLow(kPassArgument)),
@@ -74,12 +74,12 @@ BpfProgram PassOr(int error) {
 }
 
 // socket(family, type, protocol): an allow-list of families, and for the internet ones of pairs of
-// type and protocol, so that no socket call makes the kernel look for a module (it starts modprobe
-// on the host for each pair that it does not have: SCTP, DCCP, UDP-Lite, MPTCP, L2TP, but also UDP
-// of a stream, or ICMP of the other family). AF_NETLINK only for NETLINK_ROUTE, which getifaddrs
-// needs; not XFRM, NETFILTER or AUDIT, and not SOCK_DIAG (README.md).
+// type and protocol. So no socket call makes the kernel load a module: it starts modprobe on the
+// host for each pair that it does not have (SCTP, DCCP, UDP-Lite, MPTCP, L2TP, but also UDP of a
+// stream, or ICMP of the other family). AF_NETLINK only for NETLINK_ROUTE, which getifaddrs needs;
+// not XFRM, NETFILTER or AUDIT, and not SOCK_DIAG (README.md).
 BpfProgram CheckSocket() {
-  constexpr uint32_t kTypes = 0xf;  // the rest are flags
+  constexpr uint32_t kTypes = 0xf;  // the other bits are flags
   return {
       /*  0 */ Load(ArgLow(0)),
       /*  1 */ JumpIfEqual(AF_UNIX, 22, 0),
@@ -113,14 +113,15 @@ BpfProgram CheckSocket() {
   };
 }
 
-// TIOCSTI types into a terminal, TIOCLINUX pastes: ways out of a shared one (CVE-2017-5226).
+// TIOCSTI types into a terminal and TIOCLINUX pastes: both lead out of a shared terminal
+// (CVE-2017-5226).
 //
 // A file's flags and project are set with one call. Outside the initial user namespace the kernel
 // refuses to change the project and its inheritance, but on an overlay (measured on 6.1 and 6.18)
-// it compares with the file of the lower layer, which has none, copies that up, and then sets what
-// was asked for with the mounter's rights: a chattr on any directory of the image, and all that is
-// written there is outside of the disk limit. The answer is that of a file system without flags;
-// file_setattr(2), Linux 6.17, is newer than the list.
+// it compares with the file of the lower layer, which has none. It copies that file up and then
+// sets what was asked for with the mounter's rights: after a chattr on any directory of the image,
+// all that is written there is outside of the disk limit. The answer is that of a file system
+// without flags. file_setattr(2), Linux 6.17, is newer than the list.
 BpfProgram CheckIoctl() {
   return {
       Load(ArgLow(1)),
@@ -135,9 +136,9 @@ BpfProgram CheckIoctl() {
 }
 
 // Programs of a filter, of the caller or of all sockets of a port, are compiled into one budget of
-// the host's (net.core.bpf_jit_limit), and so is seccomp's: when it is used up, no filter loads
-// anywhere. IPv6 flow labels are 4,096 for the whole host. "No such option" is what kernels without
-// them say.
+// the host's (net.core.bpf_jit_limit), as seccomp's programs are. When it is used up, no filter
+// loads anywhere. IPv6 flow labels are 4,096 for the whole host. Kernels without them answer "no
+// such option".
 BpfProgram CheckSetsockopt() {
   constexpr uint32_t kFlowLabelManager = 32;  // IPV6_FLOWLABEL_MGR of linux/in6.h
   return {
@@ -156,23 +157,23 @@ BpfProgram CheckSetsockopt() {
   };
 }
 
-// Filters of a process's own come out of the same budget, 32,768 instructions for each process: a
-// few sandboxes full of them have it all. The answer is that of a kernel without
-// CONFIG_SECCOMP_FILTER; strict mode, which costs nothing, could not be had under a filter either.
+// A process's own filters come out of the same budget, 32,768 instructions for each process: a few
+// sandboxes full of them use it up. The answer is that of a kernel without CONFIG_SECCOMP_FILTER.
+// Strict mode, which costs nothing, could not be had under a filter either.
 BpfProgram CheckPrctl() {
   return {Load(ArgLow(0)), JumpIfEqual(PR_SET_SECCOMP, 0, 1), Return(Answer(EINVAL)),
           Return(kAllow)};
 }
 
-// With a limit of exactly 1 the kernel starts no handler for a piped core_pattern (core(5)): as
-// the host's root it would read what crashed in here. 0 does not mean that, and whoever asks for it
-// (ssh-agent, gpg-agent: they give up otherwise) has what it wants, so it is told yes.
+// With a limit of exactly 1 the kernel starts no handler for a piped core_pattern (core(5)), which
+// as the host's root would read what crashed in here. 0 does not mean that. A program that asks for
+// 0 (ssh-agent, gpg-agent: they give up otherwise) has what it wants, so it is told yes.
 BpfProgram CheckSetrlimit() {
   return {Load(ArgLow(0)), JumpIfEqual(RLIMIT_CORE, 0, 1), Return(kPretend), Return(kAllow)};
 }
 
-// prlimit64(pid, resource, new, old): reading passes. What is asked for the old value too would
-// not get it by pretending.
+// prlimit64(pid, resource, new, old): reading passes. A caller that also asks for the old value
+// would not get it from a pretended success.
 BpfProgram CheckPrlimit() {
   return {
       /*  0 */ Load(ArgLow(1)),
@@ -191,11 +192,10 @@ BpfProgram CheckPrlimit() {
   };
 }
 
-// As mmap for huge pages. But whoever asks with flags that there are not wants to hear of these, as
-// from the kernel: Chromium asks with all of them whether the call exists, and ends if that is
-// answered with anything but EINVAL.
+// Like mmap for huge pages. But a caller with unknown flags must get the kernel's answer: Chromium
+// calls it with all flags to see whether the call exists, and ends at anything but EINVAL.
 BpfProgram CheckMemfdCreate() {
-  constexpr uint32_t kKnown = 0x1f | 0x3fU << 26;  // with NOEXEC_SEAL, EXEC and the pages' size
+  constexpr uint32_t kKnown = 0x1f | 0x3fU << 26;  // with NOEXEC_SEAL, EXEC and the page size
   return {
       /*  0 */ Load(ArgLow(1)),
       /*  1 */ JumpIfAny(MFD_HUGETLB, 0, 3),
@@ -233,15 +233,15 @@ std::optional<BpfProgram> CheckArguments(uint32_t number) {
     case SYS_prlimit64:
       return CheckPrlimit();
     // Huge pages come out of the host's pool and are charged to nobody. Programs that ask for them
-    // expect the pool to be empty.
+    // can deal with an empty pool.
     case SYS_mmap:
       return NoneOf(3, MAP_HUGETLB, ENOMEM);
     case SYS_memfd_create:
       return CheckMemfdCreate();
     case SYS_shmget:
       return NoneOf(2, SHM_HUGETLB, ENOMEM);
-    // Plain Linux, 32-bit uname, no randomisation off-switches that weaken other programs, and the
-    // query.
+    // Allows plain Linux, 32-bit names, the version numbers of 2.6, and the query. Allows no switch
+    // that turns randomisation off, because that would weaken other programs.
     case SYS_personality:
       return OneOf(0, {0x0, 0x8, 0x20000, 0x20008, 0xffffffff});
     default:

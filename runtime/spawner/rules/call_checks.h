@@ -9,14 +9,15 @@
 
 namespace atl::spawner {
 
-// The argument that carries the pass (seccomp.h): the sixth, which none of the calls takes that ask
-// for it.
+// The argument that carries the pass (seccomp.h): the sixth, because the calls that need the pass
+// take no sixth argument.
 inline constexpr unsigned kPassArgument = 5;
-// What stands in the program until the pass is known, and nowhere else in it.
+// Placeholders in the program until the pass is known; these values occur nowhere else in it.
 inline constexpr uint32_t kPassLow = 0x9c5e1f07;
 inline constexpr uint32_t kPassHigh = 0xe3a8b6d1;
 
-// Of the seccomp_data, at `offset`, into the accumulator; and the end of the program.
+// Instructions that load the word of seccomp_data at `offset` into the accumulator, and that end
+// the program.
 inline sock_filter Load(uint32_t offset) {
   return BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offset);
 }
@@ -24,8 +25,8 @@ inline sock_filter Return(uint32_t action) {
   return BPF_STMT(BPF_RET | BPF_K, action);
 }
 
-// What judges the call, from any accumulator to a verdict; nullopt for a call that is allowed or
-// refused whatever its arguments (syscall_list.h).
+// Returns the instructions that judge the call, from any accumulator to a verdict. nullopt: the
+// call is allowed or refused whatever its arguments (syscall_list.h).
 std::optional<BpfProgram> CheckArguments(uint32_t number);
 
 }  // namespace atl::spawner

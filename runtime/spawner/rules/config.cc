@@ -23,7 +23,7 @@ struct NamedCapability {
   int number;
 };
 
-// What a sandbox may be given at all. Docker's fourteen, minus NET_RAW, MKNOD, SETFCAP and
+// The capabilities that a sandbox may have. Docker's fourteen, minus NET_RAW, MKNOD, SETFCAP and
 // AUDIT_WRITE: nothing here reaches beyond the sandbox's own files, ids and processes.
 constexpr NamedCapability kCapabilities[] = {
     {"cap_chown", CAP_CHOWN},   {"cap_dac_override", CAP_DAC_OVERRIDE},
@@ -79,7 +79,8 @@ uint64_t AllCapabilities() {
   return mask;
 }
 
-// From /etc/passwd itself: this program is static, getpwnam would load libnss at run time.
+// Reads /etc/passwd itself, because this program is static and getpwnam would load libnss at run
+// time.
 Status LookUpUser(std::string_view user, Config* config) {
   ATOLL_ASSIGN(const std::string passwd, sys::ReadFileAt(AT_FDCWD, "/etc/passwd", 8 << 20));
   std::string_view rest = passwd;

@@ -1,6 +1,5 @@
-// What the spawner is told by whoever starts it, which is root: its command line is its
-// configuration. Everything that decides how far a sandbox reaches is in here or in constants,
-// never in a plan.
+// The command line of the spawner, written by root, is its whole configuration. Everything that
+// decides how far a sandbox reaches is in here or in constants, never in a plan.
 #pragma once
 
 #include <sys/types.h>
@@ -14,20 +13,20 @@
 
 namespace atl::spawner {
 
-// Owner of every file of every layer and upper on disk: a range of its own, so that no file that
-// came out of an archive or a sandbox ever belongs to a real user of the host. A sandbox sees them
+// Owner of every file of every layer and upper on disk. It is a range of its own, so that no file
+// out of an archive or a sandbox ever belongs to a real user of the host. A sandbox sees the files
 // through id-mapped mounts as its own 0 to 65535.
 inline constexpr uid_t kStoreIdBase = 0x70000000;
 inline constexpr uint32_t kIdsPerSandbox = 65536;
 inline constexpr uint32_t kMaxInstances = 8;
 inline constexpr uint32_t kMaxSlot = 4095;
-// Pseudo-terminals of a sandbox. execd hands out as many (execd/run/terminal.h).
+// Most pseudo-terminals of a sandbox. execd hands out as many (execd/run/terminal.h).
 inline constexpr uint32_t kMaxTerminals = 64;
-// Of an isolated session, which only what runs in it can open.
+// Most pseudo-terminals of an isolated session. Only its own processes can open them.
 inline constexpr uint32_t kMaxSessionTerminals = 4;
 
-// A slot's name in the cgroup tree and among the upper directories, and back; 0: it is no such
-// name.
+// A slot's name in the cgroup tree and among the upper directories, and back; 0: `name` is not a
+// slot's.
 inline std::string SlotGroup(uint32_t slot) {
   return "s" + std::to_string(slot);
 }
@@ -39,11 +38,11 @@ constexpr uid_t SandboxIdBase(uint32_t instance, uint32_t slot) {
   return 0x78000000u + (instance * (kMaxSlot + 1) + slot) * kIdsPerSandbox;
 }
 
-// Where the memory of paused sandboxes goes (memory/swap_device.h).
+// Device that the memory of paused sandboxes is swapped to (memory/swap_device.h).
 enum class SwapKind : uint8_t { kAuto, kDmCrypt, kZram };
 inline constexpr std::string_view kSwapKindNames[] = {"auto", "dm-crypt", "zram"};
 
-// As the command line has it.
+// Parses the value of the command line.
 Result<SwapKind> ParseSwapKind(std::string_view text);
 
 struct Config {
@@ -53,21 +52,21 @@ struct Config {
   uid_t daemon_uid = 0;
   gid_t daemon_gid = 0;
   std::string program;  // our own path at start: an upgrade puts the new file there
-  // What host paths of volumes lie beneath: plain absolute paths, none by default.
+  // Directories that host paths of volumes lie beneath: plain absolute paths, none by default.
   std::vector<std::string> host_paths;
-  std::vector<wire::ObjectStore> object_stores;  // whose buckets may be volumes; none by default
-  std::string execd;  // path of the programs to run; beside our own by default
+  std::vector<wire::ObjectStore> object_stores;  // of buckets for volumes; none by default
+  std::string execd;  // paths of the programs to run; beside our own by default
   std::string unpack;
   std::string objects;
-  int ready_fd = -1;        // one byte is written here once requests are answered
-  bool respawn = false;     // no systemd starts it again, should it die: it has a successor
-  bool successor = false;   // of one that died: only if that one's place is still to be taken
-  bool trial = false;       // only find out whether it could serve
-  uint64_t swap_bytes = 0;  // of the swap area for paused sandboxes; 0: none
+  int ready_fd = -1;        // gets one byte once requests are answered
+  bool respawn = false;     // start a successor, because no systemd starts the spawner again
+  bool successor = false;   // this process succeeds one that died: serve only if nobody else does
+  bool trial = false;       // only find out whether this program could serve
+  uint64_t swap_bytes = 0;  // size of the swap area for paused sandboxes; 0: none
   SwapKind swap_kind = SwapKind::kAuto;
-  uint64_t capabilities = 0;  // of processes in sandboxes, as a bit mask
-  // What the next program at the same path is to be told: our own flags, without those of one start
-  // only: --ready-fd, --successor, --trial.
+  uint64_t capabilities = 0;  // bit mask of the capabilities in sandboxes
+  // Our own flags, to start the next program at the same path: all but --ready-fd, --successor and
+  // --trial, which are for one start only.
   std::vector<std::string> arguments;
 };
 

@@ -1,4 +1,4 @@
-// Our own directories, which no volume may show: the API key and everybody's files lie in them.
+// Our own directories, which hold the API key and everybody's files. No volume may show them.
 #pragma once
 
 #include <string>
@@ -8,22 +8,22 @@
 
 namespace atl::spawner {
 
-// Pure: whether `path` is `directory` or lies beneath it; both are plain absolute paths.
+// Returns whether `path` is `directory` or lies beneath it. Both are plain absolute paths. Pure.
 bool Within(const std::string& path, const std::string& directory);
 
-// An open file's own path.
+// Returns the path of an open file.
 Result<std::string> RealPath(int fd);
 
 enum class Overlap {
   kNone,
-  kHolds,  // one of ours lies beneath
-  kWithin  // it is one of ours, or lies beneath
+  kHolds,  // one of our directories lies beneath
+  kWithin  // it is one of our directories, or lies beneath one
 };
-// Of what is open as `fd`.
+// Compares the file that is open as `fd` with our directories.
 Result<Overlap> OverlapWithOurs(const Config& config, int fd);
 
-// At start: no directory that is allowed for volumes may hold one of ours, or lie in one, whatever
-// links are in between. One that is missing is judged by its path, and again when it is opened.
+// Checks at start that no directory allowed for volumes holds one of ours or lies in one, whatever
+// links are in between. A missing one is judged by its path, and again when it is opened.
 Status CheckHostPaths(const Config& config);
 
 }  // namespace atl::spawner

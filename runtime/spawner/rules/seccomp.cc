@@ -17,8 +17,9 @@ namespace atl::spawner {
 namespace {
 
 constexpr uint32_t kX32Bit = 0x40000000;
-// What a tracer (strace, gdb) puts in the place of a call that it takes back. It looks like x32's,
-// but the kernel has no such call in any ABI and does nothing; the tracer says what came of it.
+// The number that a tracer (strace, gdb) puts in the place of a call that it takes back. It looks
+// like a call of x32, but the kernel has no such call in any ABI and does nothing; the tracer
+// supplies the result.
 constexpr uint32_t kTakenBack = 0xffffffff;
 constexpr uint32_t kKill = SECCOMP_RET_KILL_PROCESS;
 constexpr uint32_t kRefuse = SECCOMP_RET_ERRNO | EPERM;
@@ -58,8 +59,8 @@ std::vector<CallRun> BuildRuns(Scope scope) {
                       runs.back().verdict[0].k == verdict[0].k;
     if (!same) runs.push_back({number, std::move(verdict)});
   }
-  // Calls newer than this list: "not there" makes libraries fall back, "not permitted" makes them
-  // fail.
+  // Calls newer than this list get "not there", after which libraries fall back. At "not permitted"
+  // they would fail.
   runs.push_back({kLastKnownSyscall + 1, {Return(kUnknown)}});
   return runs;
 }
@@ -71,7 +72,7 @@ BpfProgram Search(const std::vector<CallRun>& runs, size_t begin, size_t end) {
   const BpfProgram low = Search(runs, begin, middle);
   const BpfProgram high = Search(runs, middle, end);
   BpfProgram program;
-  // The jump's own offset is one byte; a long low half is jumped over with BPF_JA.
+  // The jump's own offset is one byte; BPF_JA jumps over a longer low half.
   if (low.size() <= 255) {
     program.push_back(BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, runs[middle].first,
                                static_cast<uint8_t>(low.size()), 0));

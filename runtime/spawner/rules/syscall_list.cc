@@ -74,12 +74,11 @@ constexpr auto MakeSorted() {
 constexpr auto kAllowed = MakeSorted();
 static_assert(kAllowed.back() <= kLastKnownSyscall);
 
-// Asynchronous I/O of before io_uring: its contexts are 65,536 events for the whole host
-// (fs.aio-max-nr), which one call can take. Programs that use it do without on kernels that have
-// been built so.
+// The asynchronous I/O from before io_uring. Its contexts are 65,536 events for the whole host
+// (fs.aio-max-nr), which one call can take. Programs do without it on kernels that were built so.
 constexpr uint32_t kMissing[] = {
     SYS_io_setup, SYS_io_destroy, SYS_io_getevents, SYS_io_submit, SYS_io_cancel, SYS_io_pgetevents,
-    // Callers have another way where the kernel has none of these, but take EPERM for the end.
+    // Callers have another way on a kernel without these, but take EPERM for the end.
     SYS_remap_file_pages, SYS_name_to_handle_at,
     447,  // memfd_secret
     448,  // process_mrelease

@@ -14,8 +14,8 @@ namespace {
 
 constexpr int kStrayPatienceMs = 5000;
 
-// The process that the record means, or an error if it is gone: the pid is opened first and looked
-// at afterwards, so that a pid that was reused in between is not taken for it.
+// Returns a pidfd of the process that the record names, or an error if it is gone. The pid is
+// opened first and looked at afterwards, so that a reused pid is not taken for it.
 Result<UniqueFd> OpenRecorded(const Record& record) {
   const auto pid = static_cast<pid_t>(record.sandbox.pid);
   ATOLL_ASSIGN(UniqueFd pidfd, sys::PidfdOpen(pid));
@@ -24,7 +24,7 @@ Result<UniqueFd> OpenRecorded(const Record& record) {
   return pidfd;
 }
 
-// It has ended, and whoever is its parent now has yet to reap it.
+// Returns whether the process has ended; its parent may not have reaped it yet.
 bool HasEnded(int pidfd) {
   pollfd ended{pidfd, POLLIN, 0};
   return ::poll(&ended, 1, 0) > 0;
@@ -45,7 +45,7 @@ Status Sandboxes::Adopt() {
       MarkExited(sandbox, 0, false);
       continue;
     }
-    // After an upgrade by exec it is still our child, and SIGCHLD tells its end with the exit code.
+    // After an upgrade by exec the process is still our child, and SIGCHLD tells its exit code.
     int status = 0;
     const pid_t waited = ::waitpid(pid, &status, WNOHANG);
     by_pid_[pid] = id;
@@ -74,18 +74,19 @@ Status Sandboxes::Adopt() {
   }
   ATOLL_ASSIGN(const std::vector<std::string> groups, host_.cgroups.Groups());
   const SlotSet known = SlotsInUse();
-  // First: a process that waits for a bucket cannot be killed before what serves that has ended.
+  // Bucket servers first: a process that waits for a bucket cannot be killed before its server has
+  // ended.
   ATOLL_TRY(objects_->Adopt(known));
   std::vector<std::string> strays;
   for (const std::string& group : groups) {
     if (known.test(SlotOf(group)) || ParseObjectGroup(group) || group == kUnpackGroup) continue;
-    // Died between clone and record, or a slot in stock. Prepare removes the group before it makes
-    // it anew.
+    // Leftovers of a death between clone and record, or of a slot in stock. Prepare removes the
+    // group before it makes it anew.
     LogLine(LogLevel::kWarning, "stray group killed").Add("group", group);
     ATOLL_TRY(host_.cgroups.Kill(group));
     strays.push_back(group);
   }
-  // Else the slots could not be prepared again for as long as they take to die; all at once.
+  // Otherwise their slots could not be prepared until they have died. Waits for all at once.
   for (const std::string& group : strays) {
     ATOLL_TRY(host_.cgroups.AwaitEmpty(group, kStrayPatienceMs));
   }

@@ -11,14 +11,14 @@
 namespace atl::spawner {
 namespace {
 
-// Then it stays a dying group like others; a disk that is busy with what the sandbox has written
-// keeps nobody's slot.
+// After that the group stays a dying one like others. So a disk that is busy with what the sandbox
+// has written keeps no slot.
 constexpr unsigned kReclaimSeconds = 2;
-// A pass has pages that are not on the disk yet written, and waits for that briefly (v1) or not at
-// all (v2).
+// A pass starts the writing of pages that are not on the disk yet, and waits for that briefly (v1)
+// or not at all (v2).
 constexpr int kTries = 4;
 constexpr int kWriteMs = 50;
-// The first may go before other processors have settled what they have counted ahead.
+// The first limit may act before other processors have settled what they have counted ahead.
 constexpr int kLimits = 2;
 
 void Empty(int reclaim, const cgroup::ChargeFiles& charges) {
@@ -28,7 +28,7 @@ void Empty(int reclaim, const cgroup::ChargeFiles& charges) {
     return hybrid ? cgroup::OnlyKernelMemory(charges.all.get(), charges.of_kernel.get())
                   : v2 && cgroup::NothingInCaches(charges.settle.get(), charges.counts.get());
   };
-  // Most have left nothing that is charged to them.
+  // Most have left nothing but kernel memory.
   for (int i = 0; hybrid && i < kLimits && !is_empty(); ++i) {
     cgroup::LimitToKernelMemory(charges.of_kernel.get(), charges.limit.get());
   }

@@ -1,11 +1,12 @@
-// Takes what an ended sandbox has left in the host's caches away, so that its memory cgroup can die
+// Frees the caches that an ended sandbox has left on the host, so that its memory cgroup can die
 // with it.
 //
-// A page or an inode in a cache stays charged to the group of whoever was first to use it, and
-// keeps that group in kernel memory after its removal, until something else needs the memory. A few
-// hundred such groups hold what is worth having, the pages of layers in use; a hostile sandbox
-// leaves one more each time. So beyond kMost of them a group is emptied before it is removed, which
-// costs a process and milliseconds, and what others use has long been charged to one of the first.
+// A page or an inode in a cache stays charged to the cgroup of its first user. It keeps that cgroup
+// in kernel memory after its removal, until something else needs the memory. A few hundred such
+// cgroups hold pages that are worth having, those of layers in use, but a hostile sandbox leaves
+// one more each time. So beyond kMost of them a cgroup is emptied before it is removed. That costs
+// a process and milliseconds. Pages that others use have long been charged to one of the first
+// cgroups.
 #pragma once
 
 #include <sys/types.h>
@@ -23,14 +24,14 @@ class Reclaims {
  public:
   explicit Reclaims(const cgroup::Tree& cgroups) : cgroups_(cgroups) {}
 
-  // Whether there are so many dying groups that those that end now are to be emptied.
+  // Returns whether there are so many dying cgroups that the next are to be emptied.
   bool Wanted() const;
-  // Whether as many run as may at once.
+  // Returns whether the most processes run that may at once.
   bool Full() const { return runs_.size() >= kMostAtOnce; }
-  // Empties the group of this sandbox in a process of its own, which ends by itself within two
-  // seconds. False: it could not be started.
+  // Empties the cgroup of this sandbox in a process of its own, which ends by itself within two
+  // seconds. Returns false if it could not be started.
   bool Start(const std::string& group, const std::string& id);
-  // The sandbox whose group `pid` has emptied, if it was one of them.
+  // Returns the sandbox whose cgroup `pid` has emptied, if `pid` was such a process.
   std::optional<std::string> OnChildExit(pid_t pid);
 
  private:

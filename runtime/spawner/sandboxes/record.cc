@@ -21,8 +21,8 @@ Status WriteNewFile(int directory, const std::string& name, const Record& record
   return sys::WriteAll(file.get(), wire::EncodeFields(record));
 }
 
-// Into the page that it has: what is new about a sandbox never makes its record longer, and so
-// small a write is not cut in two.
+// Overwrites the record in its page. News of a sandbox never makes its record longer, and so small
+// a write is not cut in two.
 Status OverwriteFile(int directory, const std::string& name, const Record& record) {
   ATOLL_ASSIGN(const UniqueFd file, sys::OpenAt(directory, name, O_WRONLY | O_NOFOLLOW));
   return sys::WriteAll(file.get(), wire::EncodeFields(record));
@@ -37,7 +37,7 @@ Status CreateRecord(int directory, const Record& record) {
 }
 
 Status ReplaceRecord(int directory, const Record& record) {
-  // No fsync: the file lives on a tmpfs, what counts is that it is whole or as it was.
+  // No fsync, because the file is on a tmpfs. The rename makes it whole or leaves it as it was.
   const std::string temporary = record.sandbox.id + ".new";
   if (Status written = WriteNewFile(directory, temporary, record); !written) {
     ::unlinkat(directory, temporary.c_str(), 0);
@@ -65,7 +65,7 @@ Result<std::vector<Record>> ReadRecords(int directory) {
     wire::Reader reader(bytes ? std::string_view(*bytes) : std::string_view());
     Record record;
     reader(record.sandbox, record.start_time);
-    // A record from before there was a choice of tiers ends here.
+    // A record of an older version, without a tier, ends here.
     if (!reader.complete()) reader(record.tier);
     if (!ValidSandboxId(name) || !reader.ok() || record.sandbox.id != name) {
       ::unlinkat(directory, name.c_str(), 0);

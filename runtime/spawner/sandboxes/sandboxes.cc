@@ -24,22 +24,22 @@ namespace {
 
 using wire::Step;
 
-// A process that sleeps deep in the kernel, on a disk for instance, stands still when that is over.
+// A process that sleeps deep in the kernel, on a disk for instance, freezes only after that.
 constexpr int64_t kFreezePatienceUs = 10 * 1000 * 1000;
-// Before that, what is being made in it gets this long: longer than Sessions lets it take.
+// Additional time for a session that is being made: longer than Sessions allows it.
 constexpr int64_t kBirthPatienceUs = 12 * 1000 * 1000;
-// The freezer is done within microseconds as a rule.
+// The freezer is mostly done within microseconds.
 constexpr int64_t kFirstLookUs = 200;
-// Nor does one such sandbox keep the daemon from having others destroyed.
+// One such sandbox must not keep the daemon from destroying others.
 constexpr int64_t kDestroyPatienceUs = 10 * 1000 * 1000;
-// Of that, what a group may wait for its turn to be emptied: removal comes first.
+// Most of that time that a group waits for its turn to be emptied; removal has priority.
 constexpr int64_t kReclaimPatienceUs = 2 * 1000 * 1000;
-// What takes processes some time is looked at again so often.
+// Interval of looking again at what takes processes some time.
 constexpr int64_t kSweepUs = 5 * 1000;
-// Taking one down is a millisecond or more. Of a thousand that end together the rest comes behind
-// what the daemon asks meanwhile, its pings too.
+// A removal takes a millisecond or more. When a thousand end together, the rest waits behind the
+// daemon's requests, pings included.
 constexpr size_t kRemovedAtOnce = 8;
-// Adopted ones are looked at once in that time each, a few at a time: a look is 30 us.
+// Each adopted sandbox is looked at once in that time, a few at a time. A look takes 30 us.
 constexpr int64_t kLookUs = 700 * 1000;
 constexpr size_t kLookedAtAtOnce = 16;
 
@@ -101,7 +101,7 @@ void Sandboxes::Build(const wire::Plan& plan, Built done) {
   if (!slot) return refuse(slot.error());
   lap(Step::kCheck);
 
-  // From here on it is a sandbox, and what fails is destroyed as one.
+  // From here on it is a sandbox, and a failure destroys it as one.
   Sandbox& sandbox = sandboxes_[plan.id];
   sandbox.record.sandbox.id = plan.id;
   sandbox.record.sandbox.slot = plan.slot;
@@ -142,12 +142,12 @@ void Sandboxes::Build(const wire::Plan& plan, Built done) {
 
 void Sandboxes::FailBuild(const std::string& id, Error error, Step step, const Built& done) {
   Sandbox& sandbox = sandboxes_.at(id);
-  // The slot's execd was killed: as if it were not prepared.
+  // The slot's execd was killed: answer as for a slot that is not prepared.
   const bool lost = sandbox.record.sandbox.exited || error.error_number() == ESRCH ||  // setns
                     error.error_number() == EPIPE;                                     // its gate
   if (lost) error = Error(Code::kFailedPrecondition, "the slot's execd has ended");
   sandbox.build_failed = true;
-  // Answered only when nothing of it is left.
+  // Answers when nothing of it is left.
   Destroy(id, [done, failed = wire::FailedAt(step, std::move(error))](const Status&) {
     done(Fail(failed));
   });
@@ -208,7 +208,7 @@ void Sandboxes::Freeze(const std::string& id, bool frozen, Gone done) {
   }
   sandbox.paused = frozen;
   if (!frozen) {
-    // Its holder lets go in a moment.
+    // Its holder lets it go in a moment.
     if (sandbox.has_holder) return done({});
     return done(Thaw(sandbox));
   }
@@ -304,7 +304,8 @@ Result<Sandboxes::Alive> Sandboxes::Living(const std::string& id) const {
   const Record& record = sandboxes_.at(id).record;
   Alive alive{.slot = slot, .pid = static_cast<pid_t>(record.sandbox.pid), .pidfd = {}};
   ATOLL_ASSIGN(alive.pidfd, sys::PidfdOpen(alive.pid));
-  // Of an adopted one the number may be another's by now, if nobody has told us yet.
+  // The pid of an adopted sandbox may be another process's by now, if its end has not been seen
+  // yet.
   ATOLL_ASSIGN(const uint64_t started, sys::ProcessStartTime(alive.pid));
   if (started != record.start_time) return Fail(Code::kFailedPrecondition, "it has ended");
   return alive;
@@ -326,7 +327,7 @@ bool Sandboxes::LookAtFreeze(Sandbox& sandbox) {
         Fail(Code::kDeadlineExceeded, "some process of it did not stand still within 10 seconds");
     sandbox.to_freeze = false;
   }
-  // Each may ask for something else at once.
+  // Each callback may ask for something else at once.
   for (const Gone& waiting :
        {std::exchange(sandbox.frozen, nullptr), std::exchange(sandbox.held, nullptr)}) {
     if (waiting) waiting(status);
@@ -349,7 +350,7 @@ void Sandboxes::Destroy(const std::string& id, Gone done) {
 }
 
 void Sandboxes::Leave(const std::string& id) {
-  // It has ended in time; now it stands in line.
+  // It has ended in time. The queue for removal has a deadline of its own.
   sandboxes_.at(id).gone_by_us = SystemClock().BootMicros() + kDestroyPatienceUs;
   leaving_.push_back(id);
   SweepAfter(0);
@@ -358,14 +359,14 @@ void Sandboxes::Leave(const std::string& id) {
 void Sandboxes::Kill(const std::string& id, const Sandbox& sandbox) {
   if (sandbox.mounting) volume_work_->Cancel(id);
   objects_->Dismiss(sandbox.record.sandbox.slot);
-  // One write kills every process of the group, forks in flight included, frozen, stopped or not
+  // One write kills every process of the group, forks in flight included, whether frozen or stopped
   // (Linux 5.14).
   const Status killed = host_.cgroups.Kill(SlotGroup(sandbox.record.sandbox.slot));
   if (!killed) {
     LogLine(LogLevel::kError, "cgroup.kill failed").Add("sandbox", id).Add(killed.error());
   }
-  // Whom somebody on the host has taken out of the group ends with process 1. ESRCH: that has
-  // ended.
+  // A process that somebody on the host has taken out of the group ends with process 1. ESRCH:
+  // process 1 has ended.
   if (sandbox.pidfd) {
     (void)sys::PidfdSignal(sandbox.pidfd.get(), SIGKILL);
   } else {
@@ -460,7 +461,7 @@ void Sandboxes::MarkExited(Sandbox& sandbox, int wait_status, bool code_known) {
                       (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 128 + SIGKILL);
   const auto usage = host_.cgroups.ReadUsage(SlotGroup(record.slot));
   record.oom_killed = killed && sandbox.stopped_status == 0 && usage && usage->oom_kills > 0;
-  // Whoever builds it is told that.
+  // The caller of the build is told of that end.
   if (sandbox.build_failed || sandbox.doomed || sandbox.mounting) return;
   const Status recorded = ReplaceRecord(records_.get(), sandbox.record);
   if (!recorded)
@@ -485,13 +486,13 @@ bool Sandboxes::TryRemove(const std::string& id) {
   const uint32_t slot = sandbox.record.sandbox.slot;
   if (in_use_ && in_use_(slot)) return false;
   Status removed = slots_->Dismantle(slot);
-  // Process 1 is reaped, so the kernel has ended all others (pid_namespaces(7)), but the last may
-  // still be on its way out of the group.
+  // Process 1 is reaped, so the kernel has ended all others (pid_namespaces(7)). But the last may
+  // not have left the group yet.
   if (!removed && removed.error().error_number() == EBUSY) return false;
   if (removed) removed = RemoveRecord(records_.get(), id);
   const std::vector<Gone> gone = std::exchange(sandbox.gone, {});
   if (!removed) {
-    // It stays known, so that whoever asks again does not hear that it is gone.
+    // It stays known, so that the next Destroy is not told that it is gone.
     LogLine(LogLevel::kError, "cannot remove").Add("sandbox", id).Add(removed.error());
     sandbox.doomed = false;
   } else {
@@ -569,7 +570,7 @@ std::vector<uint32_t> Sandboxes::EndLoose() {
   for (const auto& [id, sandbox] : sandboxes_) {
     const wire::SandboxRecord& record = sandbox.record.sandbox;
     if (record.exited || sandbox.doomed || record.pid == 0) continue;
-    // An error: it has just ended.
+    // An error means that it has just ended.
     if (host_.cgroups.Holds(SlotGroup(record.slot), static_cast<pid_t>(record.pid))
             .value_or(true)) {
       continue;

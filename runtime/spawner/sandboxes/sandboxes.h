@@ -1,4 +1,4 @@
-// The sandboxes: built, watched, frozen and destroyed here.
+// The table of sandboxes: builds, watches, freezes and destroys them.
 #pragma once
 
 #include <sys/types.h>
@@ -37,7 +37,7 @@ class Sandboxes {
   using Gone = std::function<void(Status)>;
   using Exited = std::function<void(const wire::SandboxRecord&)>;
 
-  // `records`: the directory of the record files. Everything is borrowed and outlives it.
+  // `records`: the directory of the record files. All references outlive this object.
   Sandboxes(const Host& host, const Tiers& tiers, EventLoop& loop, UniqueFd records, Exited exited)
       : host_(host),
         tiers_(tiers),
@@ -50,85 +50,88 @@ class Sandboxes {
   void SetObjects(ObjectMounts* objects) { objects_ = objects; }
   void SetVolumeWork(VolumeWork* work) { volume_work_ = work; }
 
-  // At start: takes over what an earlier spawner left. Sandboxes whose process 1 is alive are
-  // adopted, whatever their tier; cgroups that no record explains are killed and removed.
+  // Call at start. Takes over what an earlier spawner left: adopts sandboxes whose process 1 is
+  // alive, whatever their tier, and kills and removes cgroups that no record explains.
   Status Adopt();
 
-  // The tier of a sandbox. kUnimplemented: it cannot do that, or is none of ours; kNotFound.
+  // Returns the tier of a sandbox. kUnimplemented: the tier cannot do that, or this program does
+  // not have it. kNotFound: there is no such sandbox.
   Result<Tier*> TierOf(const std::string& id, Verb verb) const;
 
   void Build(const wire::Plan& plan, Built done);
-  // `done` when every process stands still, or goes on. One that does neither within ten seconds
-  // is kDeadlineExceeded, and the group stays as it is.
+  // Freezes or thaws a sandbox. Calls `done` when all its processes are frozen, or go on.
+  // kDeadlineExceeded: that took more than ten seconds; the cgroup stays as it is.
   void Freeze(const std::string& id, bool frozen, Gone done);
-  // Holds it still for somebody of ours, beside what Freeze asks for: it goes on when neither wants
-  // it to stand. `done` as that of Freeze. One holder at a time.
+  // Freezes the sandbox for a holder within the spawner, independently of Freeze: it goes on when
+  // neither wants it frozen. `done` as that of Freeze. One holder at a time.
   void Hold(const std::string& id, Gone done);
-  // The holder lets go. kFailedPrecondition: what stood still is no sandbox any more, or about to
-  // be none, and its files may have been on their way out meanwhile.
+  // Ends the hold. kFailedPrecondition: the sandbox has ended or is about to, so its files may have
+  // been on their way out meanwhile.
   Status LetGo(const std::string& id);
-  // Of whom a slot is, and lives; empty: of nobody's.
+  // Returns the id of the living sandbox in the slot, or "".
   std::string LiveIn(uint32_t slot) const;
-  // Of one that lives; 0: there is none of that id.
+  // Returns the slot of a living sandbox; 0: there is none of that id.
   uint32_t LiveSlot(const std::string& id) const;
-  // Of one that lives and is not on its way out.
+  // A living sandbox that is not being destroyed.
   struct Alive {
     uint32_t slot = 0;
     pid_t pid = 0;  // of process 1
     UniqueFd pidfd;
   };
-  // kNotFound, kFailedPrecondition.
+  // kNotFound, kFailedPrecondition: the sandbox does not exist or has ended.
   Result<Alive> Living(const std::string& id) const;
-  // While it says so, a slot's group is not removed.
+  // While `in_use` returns true, the slot's cgroup is not removed.
   void SetInUse(std::function<bool(uint32_t slot)> in_use) { in_use_ = std::move(in_use); }
-  // While it says so, a slot's group is not frozen: what is being made in it waits for processes
-  // that are born there.
+  // While `giving_birth` returns true, the slot's cgroup is not frozen, because the process that
+  // makes a session there waits for processes that are born in it.
   void SetGivingBirth(std::function<bool(uint32_t slot)> giving_birth) {
     giving_birth_ = std::move(giving_birth);
   }
-  // Whether it stands still, or is to as soon as nothing is being made in it.
+  // Returns whether the sandbox is frozen, or is to be as soon as no session is being made in it.
   bool StandsStill(const std::string& id) const;
-  // Kills and removes; `done` when nothing is left. An unknown id is done at once. One whose
-  // processes do not end within ten seconds is kDeadlineExceeded, and removed when they do.
+  // Kills and removes the sandbox. Calls `done` when nothing is left of it, at once for an unknown
+  // id. kDeadlineExceeded: its processes have not ended within ten seconds; it is removed when they
+  // do.
   void Destroy(const std::string& id, Gone done);
   void DestroyAll(Gone done);
 
-  // A child of ours has ended. True if it was a sandbox's process 1, or empties one's group.
+  // A child of ours has ended. Returns true if it was a sandbox's process 1, or a process that
+  // empties the cgroup of one.
   bool OnChildExit(pid_t pid, int wait_status);
-  // A child of ours was stopped. No process inside can do that to process 1, and one that serves
-  // nobody is as good as dead: its sandbox is ended, and its record says why.
-  // False if it was no sandbox's process 1.
+  // A child of ours was stopped. No process inside can stop process 1, and a stopped process 1
+  // serves nobody, so its sandbox is ended, and its record says why. Returns false if it was no
+  // sandbox's process 1.
   bool OnChildStop(pid_t pid, int wait_status);
 
   std::vector<wire::SandboxRecord> List() const;
   SlotSet SlotsInUse() const;
-  // Of sandboxes whose processes have been told to stand still, by whomever but a holder.
+  // Returns the slots of sandboxes that are frozen by anybody but a holder.
   std::vector<uint32_t> FrozenSlots() const;
-  // Ends those that are not in their cgroups any more, by whomever: they have no limits. Their
-  // slots.
+  // Ends sandboxes whose process 1 is not in its cgroups any more, because they have no limits.
+  // Returns their slots.
   std::vector<uint32_t> EndLoose();
   bool LayerInUse(wire::LayerId layer) const;
 
  private:
-  // What its group holds in the host's caches, when it is to be removed.
+  // State of the host's caches that are charged to the sandbox's cgroup, on its removal.
   enum class Caches : uint8_t { kLeft, kBeingEmptied, kEmptied /* or may stay */ };
   struct Sandbox {
     Record record;
-    UniqueFd pidfd;  // adopted ones only: their exit is no SIGCHLD of ours
+    UniqueFd pidfd;  // of adopted ones only: no SIGCHLD tells of their exit
     EventLoop::Id exit_watch = 0;
-    bool mounting = false;  // its root, in a process beside us
+    bool mounting = false;  // a process beside us mounts its root
     bool build_failed = false;
-    int stopped_status = 0;  // as waitpid(2) gave it; 0: was never stopped
-    bool doomed = false;     // it is to be destroyed
-    std::vector<Gone> gone;  // wait for that
+    int stopped_status = 0;  // from waitpid(2); 0: was never stopped
+    bool doomed = false;     // is to be destroyed
+    std::vector<Gone> gone;  // callers of Destroy
     int64_t gone_by_us = 0;
     Caches caches = Caches::kLeft;
-    // Who waits until it stands still, and since when that may take too long.
+    // Callers that wait until the sandbox is frozen, and the deadline of that.
     Gone frozen, held;
     int64_t frozen_by_us = 0;
-    bool to_freeze = false;  // as soon as nothing is being made in it
+    bool to_freeze = false;  // as soon as no session is being made in it
     bool has_holder = false;
-    bool paused = false;  // while there is a holder: it is to stand still without one, too
+    bool paused = false;  // while there is a holder: frozen without it, too
   };
 
   Status CheckPlan(const wire::Plan& plan) const;
@@ -136,30 +139,31 @@ class Sandboxes {
   void Mounted(const std::string& id, int gate, const RootReport& report, wire::Built built,
                const Built& done);
   void FailBuild(const std::string& id, Error error, wire::Step step, const Built& done);
-  // For each volume its mount, or -1 if it is no bucket.
+  // Returns for each volume the mount of its bucket, or -1 if it is no bucket.
   Result<std::vector<int>> Buckets(const wire::Plan& plan) const;
   Status ChangeLimits(uint32_t slot, const cgroup::Limits& now, const cgroup::Limits& next) const;
   void MarkExited(Sandbox& sandbox, int wait_status, bool code_known);
   void Kill(const std::string& id, const Sandbox& sandbox);
-  // The same as OnChildStop for sandboxes that were adopted, of which no signal tells. Within a
-  // second.
+  // Does for adopted sandboxes, whose stops no signal tells of, what OnChildStop does. Finds a stop
+  // within a second.
   void LookAtAdopted();
   void LookAtAdoptedLater();
-  // Has ended, and is to be taken down.
+  // Queues a sandbox whose process 1 has ended for removal.
   void Leave(const std::string& id);
-  // False: not yet.
+  // Returns false if it must be tried again.
   bool TryRemove(const std::string& id);
-  // Looks again at what takes processes some time: leaving their cgroup.
+  // Tries again to remove sandboxes whose processes have not left their cgroup yet.
   void Sweep();
   void SweepAfter(int64_t delay_us);
-  // Empties the group of one that is to be removed, if that is wanted. True: not yet done.
+  // Empties the sandbox's cgroup before its removal, if that is wanted. Returns true while that is
+  // not done.
   bool Reclaiming(Sandbox& sandbox);
-  // Answers who waits for the freeze, if there is something to say. True: not yet.
+  // Answers the callers that wait for the freeze, if it is decided. Returns true while it is not.
   bool LookAtFreeze(Sandbox& sandbox);
   Status AskToStand(Sandbox& sandbox);
   Status Thaw(Sandbox& sandbox);
   Status AskTierToFreeze(const Sandbox& sandbox, bool frozen) const;
-  // Looks until it stands still, or will not: after `again_us`, then more and more rarely.
+  // Looks again after `again_us`, then more and more rarely, until the freeze is decided.
   void AwaitFreeze(const std::string& id, int64_t again_us);
 
   const Host& host_;
@@ -174,9 +178,9 @@ class Sandboxes {
   std::function<bool(uint32_t)> giving_birth_;
   std::map<std::string, Sandbox> sandboxes_;
   std::map<pid_t, std::string> by_pid_;
-  size_t adopted_ = 0;               // with a pidfd
-  std::string looked_at_;            // the last of them that was
-  std::deque<std::string> leaving_;  // ended and doomed
+  size_t adopted_ = 0;               // sandboxes with a pidfd
+  std::string looked_at_;            // id of the last one that LookAtAdopted read
+  std::deque<std::string> leaving_;  // ended, and to be destroyed
   EventLoop::Id sweep_ = 0;
   int64_t sweep_due_us_ = 0;
   Reclaims reclaims_;

@@ -30,12 +30,12 @@ namespace {
 
 constexpr char kHostname[] = "sandbox";
 
-// All that its first process needs; the descriptors stay the builder's.
+// Input of the session's first process; the descriptors stay the builder's.
 struct Parts {
   const Host* host = nullptr;
   const wire::MakeSession* message = nullptr;
   uid_t base = 0;
-  uid_t execd = 0;  // whom its execd is to the host
+  uid_t execd = 0;  // execd's user as the host sees it
   uint64_t nofile = 0;
   uint64_t pass = 0;
   UniqueFd leaf, commands, cgroup_namespace, user_namespace, store, gate;
@@ -54,8 +54,8 @@ std::vector<int> Borrow(const std::vector<UniqueFd>& owned) {
   return fds;
 }
 
-// What was asked for as the sandbox's limit of open files: then soft and hard are the same.
-// prlimit(2) would ask for CAP_SYS_RESOURCE.
+// Returns the sandbox's limit of open files if one was asked for: then soft and hard are equal.
+// prlimit(2) would need CAP_SYS_RESOURCE.
 Result<uint64_t> FilesOf(const std::string& proc) {
   ATOLL_ASSIGN(const std::string limits, sys::ReadFileAt(AT_FDCWD, proc + "/limits", 8192));
   constexpr std::string_view kName = "Max open files";
@@ -72,13 +72,13 @@ Result<uint64_t> FilesOf(const std::string& proc) {
   return soft == hard ? hard : 0;
 }
 
-// One id of the sandbox's, under the name asked for. Nobody else's: root in such a namespace has
-// rights over the files of whom it has ids of. The other line is for execd, which acts as its
-// clients' user and is told apart from it, root or the saved group that keeps its limits its own
-// (execd/main.cc), by an id that nobody in the sandbox has; 65534 would be nobody's.
+// One id of the sandbox, under the name that was asked for, and no other: root in such a namespace
+// has rights over the files of every id in it. The other line is for execd, which acts as its
+// clients' user and must be distinct from it, from root, and from the saved group that protects its
+// limits (execd/main.cc). So it has an id that nobody in the sandbox has; 65534 would be nobody's.
 struct UserMap {
   std::string lines;
-  uid_t root = 0;  // of the host's
+  uid_t root = 0;  // an id of the host
 };
 Result<UserMap> MapUser(uid_t base, uint32_t inside, uint32_t outside) {
   if (outside >= kIdsPerSandbox) {
@@ -93,7 +93,7 @@ Result<UserMap> MapUser(uid_t base, uint32_t inside, uint32_t outside) {
                  inside == 0 ? user : spare};
 }
 
-// The sandbox's, or one beside it, of which neither has any right over the other.
+// Takes the sandbox's user namespace, or makes one beside it; neither has rights over the other.
 Status TakeUserNamespace(const std::string& proc, Parts* parts) {
   if (!parts->message->mapped) {
     parts->execd = parts->base;
@@ -181,7 +181,7 @@ Status LoadSeccomp(SessionState& state) {
 Status EnterUser(SessionState& state) {
   const uint64_t capabilities =
       state.parts.host->config.capabilities & ~(uint64_t{1} << CAP_SYS_CHROOT);
-  // The sandbox's is sealed.
+  // The sandbox's own is sealed already.
   const int sysctls = state.parts.message->mapped ? state.sysctls.get() : -1;
   ATOLL_ASSIGN(state.score, EnterUserNamespace(state.parts.user_namespace.get(), state.parts.pass,
                                                sysctls, capabilities, 0));
@@ -192,7 +192,7 @@ struct SessionStep {
   const char* name;
   Status (*run)(SessionState&);
 };
-// As in a slot: the user namespace after the last mount, the filter before it.
+// The order is that of a slot: the user namespace after the last mount, the filter before it.
 constexpr SessionStep kSessionSteps[] = {
     {"groups", EnterGroups},  {"mounts", Furnish}, {"rlimits", LimitIt},
     {"seccomp", LoadSeccomp}, {"user", EnterUser},
@@ -272,7 +272,7 @@ Status BuildSession(const Host& host, uint32_t slot, int sandbox, pid_t pid,
   if (::getrandom(&parts.pass, sizeof parts.pass, 0) != sizeof parts.pass) {
     return FailSys("getrandom");
   }
-  // It stands in its root already: the gate is open.
+  // The process already stands in its root, so the gate is open.
   ATOLL_ASSIGN(sys::Pipe gate, sys::MakePipe());
   ATOLL_TRY(sys::WriteAll(
       gate.write.get(),
@@ -281,18 +281,19 @@ Status BuildSession(const Host& host, uint32_t slot, int sandbox, pid_t pid,
   ATOLL_ASSIGN(parts.nofile, FilesOf(proc));
   const int shared = CLONE_NEWNS | CLONE_NEWPID |
                      (message.spec.shared_network ? static_cast<int>(CLONE_NEWNET) : 0);
-  // By the pidfd, which says what the number may no longer.
+  // By the pidfd, because the number may be another process's by now.
   if (::setns(sandbox, shared) != 0) return FailSys("setns into the sandbox");
   const uint64_t fresh = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS |
                          (message.spec.shared_network ? 0 : CLONE_NEWNET);
   Inside inside{.flags = fresh, .start = {.parts = &parts}};
-  // A pid namespace is made by somebody in the one above, which setns(2) leads only children into.
-  // That one is our parent's, who reaps it at once. The session's first process is left to the
-  // sandbox's process 1: whoever has a parent outside of a pid namespace keeps that from ending
-  // until the parent has waited, and a spawner that has died leaves its children to the host's
-  // process 1, which in a container may wait for nobody.
+  // Only a process in the namespace above can make a pid namespace, and setns(2) leads only
+  // children into one. So RunInside is a child of our parent, which reaps it at once. The session's
+  // first process is left to the sandbox's process 1. A parent outside of a pid namespace keeps
+  // that namespace from ending until it has waited. A dead spawner leaves its children to the
+  // host's process 1, which in a container may wait for nobody.
   ATOLL_TRY(Vfork(CLONE_PARENT, -1, RunInside, &inside));
-  // Killed, with its sandbox: the other one dies a moment later, and uses our memory until then.
+  // The child was killed with its sandbox. The other process dies a moment later, and uses our
+  // memory until then.
   if (!inside.over) ::_exit(1);
   return std::move(inside.start.status);
 }

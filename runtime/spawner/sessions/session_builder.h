@@ -1,4 +1,4 @@
-// Makes one isolated session of a sandbox: group, uppers, namespaces, and in them an execd.
+// Makes one isolated session of a sandbox: cgroup, uppers, namespaces, and an execd in them.
 #pragma once
 
 #include <sys/types.h>
@@ -12,13 +12,14 @@
 
 namespace atl::spawner {
 
-// Below the sandbox's own run/, so that its limits, its freezer and its end are the session's too.
+// Returns the session's cgroup, below the sandbox's own run/, so that the sandbox's limits, freezer
+// and end hold for the session too.
 std::string SessionGroup(uint32_t slot, uint32_t number);
 
-// In a process of its own, which a sandbox may hold up for as long as it stands still, or take with
-// it when it is out of memory. `sandbox`: a pidfd of its process 1, and its number. The session's
-// first process is a child of the caller's parent, and so is who returns: the caller itself ends.
-// What is made before an error stays: see Sessions::End.
+// Call in a process of its own: a frozen sandbox holds it up, and a sandbox that is out of memory
+// takes it along. `sandbox`: a pidfd of the sandbox's process 1, `pid`: its number. The caller
+// itself ends here; the process that returns, and the session's first process, are children of the
+// caller's parent. What is made before an error stays: see Sessions::End.
 Status BuildSession(const Host& host, uint32_t slot, int sandbox, pid_t pid,
                     const wire::MakeSession& message);
 

@@ -30,17 +30,18 @@ namespace {
 
 using Kind = wire::SessionMount::Kind;
 
-// Where overlays are put together: ours in every sandbox, no image has a say in it.
+// Overlays are put together here. In every sandbox this is our own mount, on which no image has an
+// influence.
 constexpr const char* kStaging = "/dev/shm";
-// A scratch overlay's memory is its sandbox's anyhow.
+// The memory of a scratch overlay is charged to the sandbox anyway.
 constexpr const char* kScratchBytes = "256m";
 constexpr long kMqueueMagic = 0x19800202;
 
-// What is to be mounted, from when nothing had been changed yet.
+// A mount that was asked for, opened before anything was changed.
 struct Source {
   const wire::SessionMount* wanted = nullptr;
-  UniqueFd place;  // O_PATH; of an overlay
-  UniqueFd tree;   // a detached clone; of the others
+  UniqueFd place;  // O_PATH; for an overlay
+  UniqueFd tree;   // a detached clone; for the others
   struct stat info {};
 };
 
@@ -56,8 +57,9 @@ Status CheckOrdinary(int fd, const std::string& path) {
   return {};
 }
 
-// Without a link anywhere in it: whoever writes to one on the way could have the whole sandbox
-// mounted into a session, or the session's own mounts covered.
+// Opens a path without a link anywhere in it. A process that could write to a directory on the way
+// could otherwise have the whole sandbox mounted into a session, or the session's own mounts
+// covered.
 Result<UniqueFd> OpenPlain(int root, const std::string& path, int flags) {
   open_how how{};
   how.flags = static_cast<uint64_t>(flags) | O_CLOEXEC;
@@ -80,7 +82,7 @@ Result<Source> OpenSource(int root, const wire::SessionMount& wanted) {
     return Fail(Code::kInvalidArgument, wanted.source + " is not a directory");
   }
   if (overlay) return source;
-  // With what is mounted beneath, as it is mounted there.
+  // Clones with the mounts beneath, with their attributes.
   ATOLL_ASSIGN(source.tree, CloneMount(source.place.get(), "", true));
   if (wanted.kind == Kind::kReadOnly) {
     ATOLL_TRY(SetMountAttributes(source.tree.get(), MOUNT_ATTR_RDONLY, -1, true));
@@ -88,7 +90,7 @@ Result<Source> OpenSource(int root, const wire::SessionMount& wanted) {
   return source;
 }
 
-// What a private /tmp or /run hides is made there again; elsewhere the root is read-only.
+// Makes what a private /tmp or /run hides; elsewhere the root is read-only.
 Result<UniqueFd> OpenTarget(int root, const wire::SessionMount& wanted, bool directory) {
   const int flags = O_PATH | (directory ? O_DIRECTORY : 0);
   auto target = OpenPlain(root, wanted.target, flags);
@@ -120,7 +122,7 @@ Status MountOn(const char* path, const char* type, const MountOptions& options,
   return Attach(mount.get(), target.get(), path);
 }
 
-// Of directories that an image may lack, or have a link in the place of.
+// Mounts onto a directory that an image may lack, or have a link in the place of.
 Status MountIfThere(int root, const char* path, const MountOptions& options) {
   const auto target = sys::OpenInRoot(root, path, O_PATH | O_DIRECTORY);
   if (!target) return {};
@@ -129,9 +131,10 @@ Status MountIfThere(int root, const char* path, const MountOptions& options) {
   return Attach(mount.get(), target->get(), path);
 }
 
-// The upper's root is what the merged directory's owner and mode are taken from.
+// The merged directory takes its owner and mode from the root of the upper.
 Status DressUpper(int upper, const struct stat& like) {
-  // An owner that is none of the sandbox's cannot be written down here; then it is its root's.
+  // An owner from outside the sandbox cannot be set here. The directory then belongs to the
+  // sandbox's root.
   [[maybe_unused]] const int ignored = ::fchown(upper, like.st_uid, like.st_gid);
   if (::fchmod(upper, like.st_mode & 07777) != 0) return FailSys("fchmod upper");
   return {};
@@ -154,7 +157,8 @@ class Overlays {
     return Attach(mounts_.store, target.get(), "staging store");
   }
 
-  // A detached mount. The lower is looked up by its own descriptor, the rest by names of ours.
+  // Makes a detached overlay mount. The lower is looked up by its own descriptor, the rest by names
+  // of ours.
   Result<UniqueFd> Make(const Source& source) {
     const std::string number = std::to_string(made_++);
     const bool scratch = source.wanted->kind == Kind::kScratch;
@@ -177,21 +181,21 @@ class Overlays {
     ATOLL_ASSIGN(const UniqueFd upper, sys::Open(writes + "/upper", O_RDONLY | O_DIRECTORY));
     ATOLL_TRY(DressUpper(upper.get(), source.info));
     if (!scratch) {
-      // For whoever tells what the session has changed, and may change nothing of it. A mount's
-      // root: ".." leads nowhere.
+      // For the process that tells what the session has changed, read-only. It is the root of a
+      // mount, so ".." leads nowhere.
       ATOLL_ASSIGN(UniqueFd shown, CloneMount(upper.get(), "", false));
       ATOLL_TRY(SetMountAttributes(shown.get(), MOUNT_ATTR_RDONLY | kNoSuidDevExec, -1, false));
       uppers_.push_back(std::move(shown));
     }
-    // xino: as of the sandbox's root. The kernel cannot know that an overlay beneath, whose files
-    // have no handles, keeps its inode numbers, so it has to be told.
+    // xino: as for the sandbox's root. The kernel cannot know that an overlay beneath, whose files
+    // have no handles, keeps its inode numbers.
     MountOptions options = {{"volatile", ""},
                             {"xino", "on"},
                             {"index", "off"},
                             {"lowerdir", lower},
                             {"upperdir", writes + "/upper"},
                             {"workdir", writes + "/work"}};
-    // A tmpfs has no attributes of users before Linux 6.6; what is written there nobody else reads.
+    // A tmpfs has no user attributes before Linux 6.6. Nobody else reads what is written there.
     if (!scratch) options.insert(options.begin(), {"userxattr", ""});
     ATOLL_ASSIGN(UniqueFd overlay, NewMount("overlay", options, kNoSuidDev));
     ATOLL_TRY(CheckWritableOverlay(overlay.get()));
@@ -200,7 +204,7 @@ class Overlays {
 
   std::vector<UniqueFd> TakeUppers() { return std::move(uppers_); }
 
-  // Overlays hold what they need.
+  // The overlays hold what they need, so the staging mount can go.
   static Status End() {
     if (::chdir("/") != 0) return FailSys("chdir /");
     if (::umount2(kStaging, MNT_DETACH) != 0) return FailSys("umount staging");
@@ -223,7 +227,7 @@ Status RaiseLoopback() {
   return {};
 }
 
-// Returns its sysctls, writable.
+// Mounts the session's /proc. Returns its sysctls, writable.
 Result<UniqueFd> MountOwnProc(const SessionMounts& mounts) {
   ATOLL_TRY(MountProc());
   ATOLL_ASSIGN(UniqueFd sysctls, sys::Open("/proc/sys", O_RDONLY | O_DIRECTORY));
@@ -235,7 +239,8 @@ Result<UniqueFd> MountOwnProc(const SessionMounts& mounts) {
   return sysctls;
 }
 
-// Over the sandbox's, where root may have left a socket or a pipe, and as read-only as the rest.
+// Covers the sandbox's /dev, where root may have left a socket or a pipe. It is as read-only as the
+// rest.
 Status MountOwnDevices(uid_t base) {
   ATOLL_ASSIGN(const UniqueFd target, sys::Open("/dev", O_PATH | O_DIRECTORY));
   ATOLL_ASSIGN(const UniqueFd dev, MountDeviceNodes(target.get()));
@@ -251,7 +256,7 @@ Result<SessionFurniture> FurnishSession(const SessionMounts& mounts) {
   const wire::SessionSpec& spec = *mounts.spec;
   ATOLL_TRY(ActAs(mounts.base));
   ATOLL_ASSIGN(const UniqueFd root, sys::Open("/", O_PATH | O_DIRECTORY));
-  // Nothing of what follows reaches the sandbox, nor the other way round.
+  // No mount from here on reaches the sandbox, nor the other way round.
   ATOLL_TRY(SetMountAttributes(root.get(), 0, -1, true, MS_PRIVATE));
 
   std::vector<Source> sources;
@@ -280,13 +285,14 @@ Result<SessionFurniture> FurnishSession(const SessionMounts& mounts) {
   if (own_tmp && !spec.shared_tmp) {
     ATOLL_TRY(MountIfThere(root.get(), "/tmp", {{"mode", "1777"}}));
   }
-  // Made in the order of asking, which numbers their uppers; mounted from shallow to deep.
+  // Overlays are made in the order of the request, which numbers their uppers, and mounted from
+  // shallow to deep.
   for (Source& source : sources) {
     if (!source.place || source.wanted->kind < Kind::kOverlay) continue;
     ATOLL_ASSIGN(source.tree, overlays.Make(source));
   }
-  // Before anything of the sandbox's is mounted here: these are names, which that could lead
-  // astray.
+  // Before any mount of the sandbox is attached here, because these are names, which such a mount
+  // could lead astray.
   ATOLL_TRY(Overlays::End());
   ATOLL_TRY(MountOn(kStaging, "tmpfs",
                     {{"mode", "1777"},

@@ -1,4 +1,4 @@
-// What a session sees: the sandbox's root read-only, a /proc, /dev and /run of its own, and the
+// The files of a session: the sandbox's root read-only, a /proc, /dev and /run of its own, and the
 // mounts that were asked for.
 #pragma once
 
@@ -16,18 +16,18 @@ struct SessionMounts {
   const wire::SessionSpec* spec = nullptr;
   uid_t base = 0;          // the slot's first id
   int store = -1;          // a detached mount of the session's directory in the store, id-mapped
-  bool cgroup_v2 = false;  // else v1 groups, with v2's hierarchy beside them
+  bool cgroup_v2 = false;  // false: v1 cgroups, with the v2 hierarchy beside them
 };
 
-// For the first process of the session's pid namespace, in a copy of the sandbox's mount namespace
-// and standing in its root.
+// Furnishes the mounts. Call in the first process of the session's pid namespace, in a copy of the
+// sandbox's mount namespace and standing in its root.
 //
-// Paths were chosen by the sandbox and lead through directories that it may change meanwhile: each
-// is opened once, within the root and not through /proc's magic links, and what it then is, is what
-// is mounted. The file systems of the kernel's own are refused: beneath what hides parts of them
-// they are whole.
+// The sandbox has chosen the paths, and may change the directories on the way meanwhile. So each
+// path is opened once, within the root and not through /proc's magic links, and the opened file is
+// mounted. The kernel's own file systems are refused, because beneath the mounts that hide parts of
+// them they are whole.
 //
-// What comes back are the uppers on disk as wire::SessionUppers has them, and its /proc/sys from
+// Returns the uppers on disk in the order of wire::SessionUppers, and the session's /proc/sys from
 // before that became read-only.
 struct SessionFurniture {
   std::vector<UniqueFd> uppers;

@@ -22,12 +22,12 @@
 namespace atl::spawner {
 namespace {
 
-// All sandboxes together: each takes a process of ours while it lasts, and as long as its sandbox
-// stands still. Of one sandbox there is one at a time.
+// For all sandboxes together, because each build takes a process of ours, for as long as its
+// sandbox is frozen. One sandbox has one at a time.
 constexpr size_t kBuildsAtOnce = 16;
 constexpr size_t kMaxBuildReport = PIPE_BUF;
 constexpr char kBuilt[] = "+";
-// Killed processes leave their group within microseconds as a rule.
+// Killed processes mostly leave their group within microseconds.
 constexpr int64_t kFirstEndLookUs = 200;
 constexpr int64_t kSlowestLookUs = 20 * 1000;
 constexpr int64_t kEndPatienceUs = 10 * 1000 * 1000;
@@ -43,7 +43,7 @@ void Sessions::Make(wire::MakeSession message, Done done) {
   }
   const auto tier = sandboxes_.TierOf(message.id, Verb::kSession);
   if (!tier) return done(Fail(tier.error()));
-  // Its first process would be born standing still, and whoever waits for it would, too.
+  // The first process would be born frozen, and its parent would wait for it.
   if (sandboxes_.StandsStill(message.id)) {
     return done(Fail(Code::kFailedPrecondition, "session: the sandbox is paused"));
   }
@@ -75,7 +75,7 @@ void Sessions::Make(wire::MakeSession message, Done done) {
   const std::string group = SessionGroup(living->slot, message.spec.number);
   builds_[build] =
       Build{living->slot, *pid, group, std::move(report->read), *watch, std::move(done)};
-  // One that stands still, by what its sandbox does or somebody on the host, would keep a place for
+  // A build that is held up, by its sandbox or by somebody on the host, would keep its place for
   // ever.
   loop_.After(kBuildPatienceUs, [this, build, group] {
     if (builds_.contains(build)) Kill(group);
@@ -90,7 +90,7 @@ void Sessions::Kill(const std::string& group) {
 
 void Sessions::Abandon() {
   for (const auto& [number, build] : builds_) {
-    // First: it is not to make what comes next.
+    // First, so that it makes nothing more.
     ::kill(build.pid, SIGKILL);
     Kill(build.group);
   }
@@ -118,7 +118,7 @@ void Sessions::OnReport(uint64_t number) {
 
 void Sessions::End(const std::string& id, uint32_t number, Done done) {
   const auto living = sandboxes_.Living(id);
-  // With a sandbox all its sessions go.
+  // The sessions of a sandbox end with it.
   if (!living) return done({});
   const Status killed = host_.cgroups.Kill(SessionGroup(living->slot, number));
   if (!killed && killed.error().error_number() != ENOENT) return done(killed);
@@ -127,7 +127,7 @@ void Sessions::End(const std::string& id, uint32_t number, Done done) {
 
 void Sessions::AwaitEnd(const std::string& id, uint32_t slot, uint32_t number, int64_t since_us,
                         int64_t again_us, const Done& done) {
-  // The slot may be another sandbox's by now.
+  // The slot may belong to another sandbox by now.
   if (sandboxes_.LiveSlot(id) != slot) return done({});
   Status removed = Remove(slot, number);
   const bool busy = !removed && removed.error().error_number() == EBUSY;
@@ -141,8 +141,8 @@ void Sessions::AwaitEnd(const std::string& id, uint32_t slot, uint32_t number, i
 
 Status Sessions::Remove(uint32_t slot, uint32_t number) {
   ATOLL_TRY(host_.cgroups.RemoveNested(SessionGroup(slot, number)));
-  // Its slot's, which is not given to another sandbox before all of it is gone; not by the bare
-  // name, of which the janitor forgets the disk limit.
+  // Under a name of the slot's, so that no other sandbox gets the slot before all of it is gone.
+  // Not under the slot's bare name, whose disk limit the janitor removes.
   return janitor_.Discard(host_.store.root(), Store::SessionPath(slot, number),
                           SlotGroup(slot) + ".x" + std::to_string(number));
 }

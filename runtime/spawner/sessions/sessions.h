@@ -1,9 +1,9 @@
-// Isolated sessions of sandboxes: made by a process each, which the sandbox may hold up; ended
-// here.
+// The isolated sessions of sandboxes. A process beside the spawner makes each, because the sandbox
+// may hold it up; they are ended here.
 //
-// Nothing is kept of one that is made. It is its group and its directory in the store, both of its
-// number, which the next spawner finds as this one does; its processes end with the sandbox's
-// process 1, whose pid namespace theirs is beneath.
+// Nothing is recorded of a session. It is a cgroup and a directory in the store, both named by its
+// number, and the next spawner finds them by that. Its processes end with the sandbox's process 1,
+// because their pid namespace is beneath that process's.
 #pragma once
 
 #include <sys/types.h>
@@ -30,13 +30,14 @@ class Sessions {
   Sessions(const Host& host, EventLoop& loop, const Sandboxes& sandboxes, Janitor& janitor)
       : host_(host), loop_(loop), sandboxes_(sandboxes), janitor_(janitor) {}
 
-  // kFailedPrecondition: the sandbox stands still, or is about to. No process is born in one that
-  // does: whoever freezes it waits until none is being made (Sandboxes::SetGivingBirth).
+  // kFailedPrecondition: the sandbox is frozen, or about to be. No process is born in a frozen
+  // sandbox: Freeze waits until no session is being made (Sandboxes::SetGivingBirth).
   void Make(wire::MakeSession message, Done done);
   void End(const std::string& id, uint32_t number, Done done);
-  // One of a slot's is being made: its group cannot be removed yet, nor frozen.
+  // Returns whether a session is being made in the slot. Its cgroup can then neither be removed nor
+  // frozen.
   bool Building(uint32_t slot) const;
-  // Ends those that are being made. Nobody is told.
+  // Ends sessions that are being made, without calling anybody's `done`.
   void Abandon();
 
  private:

@@ -24,19 +24,19 @@
 namespace atl::spawner {
 namespace {
 
-// `mask` for everything in the sandbox, and `more` for execd. That comes through execve by being
-// inheritable: what the bounding set has, every program of root's would get.
+// Sets `mask` for everything in the sandbox, and `more` for execd. `more` passes execve by being
+// inheritable, because every program of root's would get what is in the bounding set.
 Status SetCapabilities(uint64_t mask, uint64_t more) {
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
   __user_cap_data_struct data[2]{};
   if (::syscall(SYS_capget, &header, data) != 0) return FailSys("capget");
-  // First: nothing becomes inheritable that the bounding set has not.
+  // First, because only what is in the bounding set can become inheritable.
   data[0].inheritable = static_cast<uint32_t>(more);
   data[1].inheritable = 0;
   if (::syscall(SYS_capset, &header, data) != 0) return FailSys("capset inheritable");
   for (int capability = 0;; ++capability) {
     if (mask >> capability & 1) continue;
-    // EINVAL: past the last one that this kernel knows.
+    // EINVAL: past the last capability of this kernel.
     if (::prctl(PR_CAPBSET_DROP, capability) != 0) {
       if (errno == EINVAL && capability > CAP_MKNOD) break;
       return FailSys("PR_CAPBSET_DROP " + std::to_string(capability));
@@ -53,12 +53,12 @@ Status SetCapabilities(uint64_t mask, uint64_t more) {
 
 Result<UniqueFd> EnterUserNamespace(int user_namespace, uint64_t pass, int sysctls,
                                     uint64_t capabilities, uint64_t more) {
-  // As long as it is ours. What is written with CAP_SYS_RESOURCE becomes the lowest that anybody in
-  // the sandbox can go back to, whatever we were started with.
+  // Opened while it is ours. What is written with CAP_SYS_RESOURCE becomes the lowest value that
+  // anybody in the sandbox can return to, whatever we were started with.
   ATOLL_ASSIGN(UniqueFd score, sys::Open("/proc/self/oom_score_adj", O_WRONLY));
   ATOLL_TRY(sys::WriteAll(score.get(), "0"));
-  // Not readable from inside while it turns into the sandbox's root (CVE-2016-9962); execve of a
-  // program that the caller may not read keeps it so.
+  // Unreadable from inside while it becomes the sandbox's root (CVE-2016-9962). execve of a program
+  // that the caller may not read keeps it so.
   StayUndumpable();
   if (::syscall(SYS_setns, user_namespace, CLONE_NEWUSER, 0, 0, 0, pass) != 0) {
     return FailSys("setns user");
@@ -66,18 +66,18 @@ Result<UniqueFd> EnterUserNamespace(int user_namespace, uint64_t pass, int sysct
   if (::setgroups(0, nullptr) != 0) return FailSys("setgroups");
   if (::setresgid(0, 0, 0) != 0) return FailSys("setresgid 0");
   if (::setresuid(0, 0, 0) != 0) return FailSys("setresuid 0");
-  // Each of these calls has undone it.
+  // Each of these calls has made it readable again.
   StayUndumpable();
-  // Entering the namespace has filled every set, the bounding set too (user_namespaces(7)).
+  // The entry has filled every set, the bounding set too (user_namespaces(7)).
   if (sysctls >= 0) ATOLL_TRY(SealNamespaceLimits(sysctls));
   ATOLL_TRY(SetCapabilities(capabilities, more));
   return score;
 }
 
-// What a sandbox may hold at most of what the kernel counts by user: a user namespace takes its
-// creator's limits for all users in it together, and its processes inherit them. Queued signals are
-// POSIX timers too. The memory of all three is charged to the sandbox besides. For the last two it
-// is what the kernel itself begins with.
+// Limits of what the kernel counts by user. A user namespace takes its creator's limits for all its
+// users together, and its processes inherit them. POSIX timers count as queued signals too. The
+// memory of all three is charged to the sandbox besides. The last two are the kernel's own
+// defaults.
 Status LimitUsers() {
   constexpr struct {
     __rlimit_resource resource;
@@ -91,11 +91,11 @@ Status LimitUsers() {
 
 Status LimitProcess(uint64_t nofile) {
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return FailSys("PR_SET_NO_NEW_PRIVS");
-  // The kernel's word for "not even by a pipe" (call_checks.cc keeps it so).
+  // 1 is the kernel's value for "not even by a pipe" (call_checks.cc keeps it so).
   const rlimit no_core{1, 1};
   if (::setrlimit(RLIMIT_CORE, &no_core) != 0) return FailSys("setrlimit CORE");
-  // The classic soft limit, so that programs that loop over all descriptors stay quick; the hard
-  // limit as high as the host allows.
+  // The classic soft limit, so that programs that loop over all descriptors stay quick. The hard
+  // limit is the host's.
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return FailSys("getrlimit NOFILE");
   files.rlim_max = std::min<rlim_t>(files.rlim_max, 1U << 20);
@@ -138,8 +138,8 @@ void ExecuteExecd(int program, const char* option) {
   char name[] = "execd";
   char* const argv[] = {name, const_cast<char*>(option), nullptr};
   char* const envp[] = {nullptr};
-  // Linux 3.19: no path, so nothing in the sandbox leads to the program's file; /proc/1/exe is a
-  // sealed memfd that no one in there may read (CVE-2019-5736).
+  // Linux 3.19: executes without a path, so that nothing in the sandbox leads to the program's
+  // file. /proc/1/exe is a sealed memfd that nobody in there may read (CVE-2019-5736).
   ::syscall(SYS_execveat, program, "", argv, envp, AT_EMPTY_PATH);
 }
 

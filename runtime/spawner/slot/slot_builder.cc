@@ -22,9 +22,9 @@ using wire::Step;
 
 constexpr size_t kMaxMessage = 8192;
 
-// The namespaces that are made beforehand, because the child cannot make them for itself: the
-// limits of a cgroup namespace are those of the group it was made in, and a process that has its
-// own user namespace has no rights left.
+// Namespaces that are made beforehand, because the child cannot make them for itself. The root of a
+// cgroup namespace is the group that it was made in, and a process in its own user namespace has no
+// rights left.
 struct Made {
   UniqueFd cgroup;
   UniqueFd user;
@@ -134,8 +134,8 @@ class Build {
     return {};
   }
 
-  // What the child has sent, also one that died later: the next slot's must not be taken for it.
-  // It has executed execd or is dead, so what is not here by now will never come.
+  // Takes what the child has sent, also if it died later, because the next slot must not get it.
+  // The child has executed execd or is dead, so nothing more will come.
   Status TakeNetwork() {
     pollfd sent{network_.b.get(), POLLIN, 0};
     if (TEMP_FAILURE_RETRY(::poll(&sent, 1, 0)) <= 0) return {};
@@ -151,7 +151,7 @@ class Build {
   const std::string group_;
   const sys::SocketPair& network_;
   Made made_;
-  Step step_ = Step::kCgroup;  // the one that it is at
+  Step step_ = Step::kCgroup;  // the present step
   uint32_t pid_ = 0;
   BuiltSlot::Parts parts_;
 };
@@ -182,7 +182,7 @@ Result<SlotBuilder> SlotBuilder::Start(const Host& host, const Tiers& tiers) {
   ATOLL_ASSIGN(sys::SocketPair pair, sys::UnixPair(SOCK_SEQPACKET));
   std::vector<int> keep = host.Descriptors();
   keep.push_back(pair.b.get());
-  // Slots belong to the spawner that asked for them: the builder ends with it.
+  // The builder ends with the spawner, because slots belong to the spawner that asked for them.
   ATOLL_ASSIGN(const pid_t pid, StartWorker({.name = "atoll-slots"}, keep,
                                             [&] { Serve(host, tiers, pair.b.get()); }));
   ::fcntl(pair.a.get(), F_SETFL, O_NONBLOCK);

@@ -1,6 +1,7 @@
-// A slot is what a sandbox needs and no image decides: id range, cgroup, upper directory, all seven
-// namespaces, and in them an execd that waits at its gate. Slots are made ahead of time in a
-// process of its own, so that the spawner goes on serving: a slot costs some two milliseconds.
+// Builds slots. A slot is the part of a sandbox that no image decides: id range, cgroup, upper
+// directory, all seven namespaces, and an execd in them that waits at its gate. A process of its
+// own builds slots ahead of time, so that the spawner goes on serving: a slot costs some two
+// milliseconds.
 #pragma once
 
 #include <sys/types.h>
@@ -17,11 +18,11 @@
 
 namespace atl::spawner {
 
-// What came of one request.
+// The result of one request.
 struct BuiltSlot {
   struct Parts {
     static constexpr uint8_t kType = 1;
-    UniqueFd gate;  // see wire/start.h; closed without a word, execd ends
+    UniqueFd gate;  // see wire/start.h; execd ends if it closes without a byte
     wire::PreparedSlot prepared;
 
     template <typename Self, typename Io>
@@ -30,7 +31,7 @@ struct BuiltSlot {
     }
   };
   uint32_t slot = 0;
-  uint32_t pid = 0;  // execd, the spawner's child; not 0: there is one, also if something failed
+  uint32_t pid = 0;  // execd, the spawner's child; may exist (not 0) although the build failed
   std::variant<Parts, wire::Failed> outcome;
 
   template <typename Self, typename Io>
@@ -41,15 +42,15 @@ struct BuiltSlot {
 
 class SlotBuilder {
  public:
-  // Forks. `host` and `tiers` are borrowed, and copied by that.
+  // Forks. `host` and `tiers` are borrowed, and copied by the fork.
   static Result<SlotBuilder> Start(const Host& host, const Tiers& tiers);
 
-  // Neither blocks. What is asked comes in that order; an error with EAGAIN: nothing has come yet;
-  // any other: the process has ended.
+  // Neither call blocks. Results come in the order of the requests. EAGAIN: nothing has come yet.
+  // Any other error: the process has ended.
   Status Ask(const wire::PrepareSlot& message) const;
   Result<BuiltSlot> Receive() const;
 
-  int channel() const { return channel_.get(); }  // readable: something has come
+  int channel() const { return channel_.get(); }  // readable: a result has come
   pid_t pid() const { return pid_; }
 
  private:

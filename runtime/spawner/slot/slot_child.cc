@@ -21,9 +21,9 @@ using wire::Step;
 
 struct SlotState {
   const SlotChildInput& input;
-  // /proc/sys of the slot's own /proc, from before it became read-only. Not the host's: there each
+  // /proc/sys of the slot's own /proc, from before it became read-only. In the host's /proc each
   // namespace leaves a dentry of the same name behind, and with a thousand sandboxes each look-up
-  // goes through a thousand of them (8 ms for a slot, 0.2 here).
+  // walks a thousand of them (8 ms for a slot, 0.2 here).
   UniqueFd sysctls;
   UniqueFd score;  // /proc/self/oom_score_adj, for execd
 };
@@ -38,7 +38,7 @@ Status FurnishNamespaces(SlotState& state) {
   return {};
 }
 
-// Before the daemon makes the link, which takes over what is the default then.
+// Before the daemon makes the link, which takes the defaults of that moment.
 Status FurnishNetwork(const SlotState& state) {
   ATOLL_TRY(SetNetworkDefaults(state.sysctls.get()));
   const UniqueFd links(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
@@ -69,7 +69,7 @@ Status SetProcessLimits(SlotState&) {
 
 Status EnterUser(SlotState& state) {
   const SlotChildInput& input = state.input;
-  // At least until execd stands in its root (execd/gate.h).
+  // execd needs it at least until it stands in its root (execd/gate.h).
   constexpr uint64_t kForExecd = uint64_t{1} << CAP_SYS_CHROOT;
   ATOLL_ASSIGN(state.score,
                EnterUserNamespace(input.user_namespace, input.pass, state.sysctls.get(),
@@ -85,8 +85,9 @@ struct SlotStep {
   Step step;
   Status (*run)(SlotState&);
 };
-// In this order for reasons: the user namespace after the last mount, because it has no rights over
-// the mount namespace; the filter before it, as the host's root, whom no budget stops (seccomp.h).
+// The order matters. The user namespace comes after the last mount, because it has no rights over
+// the mount namespace. The filter comes before it, as the host's root, because root's filters load
+// even when the budget is used up (seccomp.h).
 constexpr SlotStep kSteps[] = {
     {Step::kNamespaces, FurnishNamespaces},
     {Step::kTree, MountTree},
@@ -97,7 +98,7 @@ constexpr SlotStep kSteps[] = {
     {Step::kUser, EnterUser},
 };
 
-// Everything up to execve. Its own function, so that what it allocates is freed before.
+// Runs everything up to execve. Its own function, so that what it allocates is freed before.
 Result<int> RunSteps(const SlotChildInput& input, SlotChildReport* report) {
   const Clock& clock = SystemClock();
   int64_t then = clock.BootMicros();

@@ -1,10 +1,10 @@
 // The first half of a sandbox, from clone3 to execve of execd, as a list of named steps.
 //
-// The child is born in the slot's group and in new network, mount, pid, ipc and uts namespaces,
-// still root of the host and in the builder's memory (vfork_clone.h); the steps furnish its
-// namespaces, load the filter, enter the user namespace and drop what it may do. Then it is execd,
-// which waits at its gate: the second half (root_child.h) gives it the root of an image. Whatever
-// fails is reported with the step's name, and the child exits; nothing it made outlives it.
+// The child is born in the slot's cgroup and in new network, mount, pid, ipc and uts namespaces,
+// still root of the host and in the builder's memory (vfork_clone.h). The steps furnish its
+// namespaces, load the filter, enter the user namespace and drop rights. Then it becomes execd,
+// which waits at its gate; the second half (root_child.h) gives it the root of an image. A failure
+// is reported with the step's name, and the child exits; nothing that it made outlives it.
 #pragma once
 
 #include <sys/types.h>
@@ -26,30 +26,30 @@ struct SlotChildInput {
   uint64_t shm_bytes = 0;           // the size of /dev/shm
   uint64_t pass = 0;                // for the filter (seccomp.h)
   int group = -1;                   // its leaf of the cgroup, for clone3
-  int cgroup_namespace = -1;        // whose root is the slot's group
-  int user_namespace = -1;          // 0 to 65535 onto the slot's range
-  int id_map = -1;                  // a user namespace: the store's range onto the slot's
+  int cgroup_namespace = -1;        // its root is the slot's cgroup
+  int user_namespace = -1;          // maps 0 to 65535 onto the slot's range
+  int id_map = -1;                  // a user namespace that maps the store's range onto the slot's
   int gate = -1;                    // for execd
   int control = -1;                 // for execd
   int listener = -1;                // for execd
   int commands = -1;                // cgroup run/, for execd
-  int network = -1;                 // here goes a NETLINK_ROUTE socket of the network namespace
-  std::vector<cgroup::View> views;  // hybrid: what is beneath /sys/fs/cgroup
-  std::vector<int> tasks;           // hybrid: where the child itself enters the v1 groups
+  int network = -1;                 // takes a NETLINK_ROUTE socket of the network namespace
+  std::vector<cgroup::View> views;  // hybrid: directories beneath /sys/fs/cgroup
+  std::vector<int> tasks;           // hybrid: the child writes itself into these v1 cgroups
   std::vector<int> command_tasks;   // hybrid: for execd
   std::vector<int> accounts;        // hybrid: for execd, in the order of wire::ExecdAccount
 };
 
-// What the child leaves in the memory that it shared: complete when StartSlotChild returns.
+// Written by the child in the shared memory; complete when StartSlotChild returns.
 struct SlotChildReport {
   Status status = Fail(Code::kInternal, "the child died");
-  wire::Step step = wire::Step::kClone;  // where it failed; it may not have come to its first
-  wire::StepMicros micros{};             // durations of the child's own steps
+  wire::Step step = wire::Step::kClone;  // the failed one; may be before the first
+  wire::StepMicros micros{};             // durations of the child's own steps, in microseconds
   int64_t done_at_us = 0;                // BootMicros right before execve
 };
 
 // Runs the child; does not return in it. The child's parent is the caller's parent (CLONE_PARENT),
-// which reaps it. The outcome is in `report` afterwards.
+// which reaps it. `report` then holds the outcome.
 Result<pid_t> StartSlotChild(const SlotChildInput& input, SlotChildReport* report);
 
 }  // namespace atl::spawner

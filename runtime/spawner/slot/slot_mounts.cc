@@ -34,9 +34,9 @@ Status AttachAt(int mount, int dir, const char* name) {
   return Attach(mount, target.get(), name);
 }
 
-// The standard streams of the sandbox's program, by the names that process 1 has for them. Whoever
-// has one open may open it again, as whatever user; the directory is for root, as each /proc/PID/fd
-// is for the process's user.
+// Makes the standard streams of the sandbox's program, under the names of process 1's. A user who
+// has one open may open it again. The directory is root's, as each /proc/PID/fd belongs to the
+// process's user.
 Status MakeStreams(int top) {
   if (::symlinkat("/dev/null", top, "streams/0") != 0) return FailSys("symlink streams/0");
   for (const char* name : {"streams/1", "streams/2"}) {
@@ -49,8 +49,8 @@ Status MakeStreams(int top) {
 }
 
 Status MountStore(const Host& host, int top, int id_map) {
-  // By name: only a mount of this namespace can be cloned, descriptors of the spawner's belong to
-  // its own.
+  // By name, because only a mount of this namespace can be cloned, and descriptors of the spawner
+  // belong to its own namespace.
   ATOLL_ASSIGN(const UniqueFd store,
                CloneMount(AT_FDCWD, (host.store.path() + "/fs").c_str(), false));
   ATOLL_TRY(SetMountAttributes(store.get(), MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, id_map, false));
@@ -69,9 +69,10 @@ Status MountDevices(int top, uid_t base, uint64_t shm_bytes) {
   return {};
 }
 
-// Language runtimes size themselves by what they find in /sys/fs/cgroup. The root of each mount is
-// the sandbox's own group, as the cgroup namespace says in /proc/self/cgroup and mountinfo. On
-// hybrid hosts it looks as it does outside: v1 hierarchies by name, v2 beside them.
+// Shows the sandbox's groups at /sys/fs/cgroup, because language runtimes take their size from
+// there. The root of each mount is the sandbox's own group, as in /proc/self/cgroup and mountinfo
+// by the cgroup namespace. On hybrid hosts it looks as it does outside: v1 hierarchies by name, v2
+// beside them.
 Status MountGroups(int top, int sysfs, const std::vector<cgroup::View>& views) {
   constexpr uint64_t kAttributes = kNoSuidDevExec | MOUNT_ATTR_RDONLY;
   if (views.empty()) {
@@ -114,7 +115,7 @@ Status CoverOnline(int top, int sysfs) {
 }
 
 Status MountSysfs(int top, int empty, const std::vector<cgroup::View>& views) {
-  // sysfs shows the network namespace it was mounted from, and asks for rights over it.
+  // sysfs shows the network namespace that it was mounted from, and needs rights over it.
   ATOLL_ASSIGN(const UniqueFd sysfs,
                MountAt(top, "sys", "sysfs", {}, kNoSuidDevExec | MOUNT_ATTR_RDONLY));
   ATOLL_TRY(MountGroups(top, sysfs.get(), views));
@@ -144,7 +145,8 @@ Status MountTerminals(int target, gid_t group, uint32_t most) {
   auto mounted = make(std::to_string(group));
   if (!mounted && mounted.error().error_number() == EINVAL && group > INT32_MAX) {
     // Up to its move to the new mount API (6.1 still refuses, 6.18 no longer does) devpts read the
-    // group into an int: it takes the upper half of all ids only as the 64 bits of a negative one.
+    // group into an int. It takes the upper half of all ids only as the 64 bits of a negative
+    // number.
     const auto negative = static_cast<int64_t>(static_cast<int32_t>(group));
     mounted = make(std::to_string(static_cast<uint64_t>(negative)));
   }
@@ -153,7 +155,7 @@ Status MountTerminals(int target, gid_t group, uint32_t most) {
 }
 
 Status ActAs(uid_t base) {
-  // No fix-up: a change of fsuid would take the file system capabilities away.
+  // No fix-up, because a change of fsuid would take the file system capabilities away.
   if (::prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP) != 0) return FailSys("PR_SET_SECUREBITS");
   ::setfsgid(base);
   ::setfsuid(base);

@@ -1,6 +1,6 @@
-// The mount namespace of a slot: a small tree of its own, of which a sandbox's root is made, and
-// nothing of the host's. A build enters it (1 µs) in place of copying the host's mounts and taking
-// them off again.
+// The mount namespace of a slot: a small tree of its own without any mount of the host, from which
+// a sandbox's root is made. A build enters it (1 µs) in place of copying the host's mounts and
+// taking them off again.
 //
 //   /store   the store's tree, id-mapped to the slot's range
 //   /root    empty: the overlay goes here
@@ -21,26 +21,26 @@
 
 namespace atl::spawner {
 
-// The files of /own/etc.
-// Covers /sys/devices/system/cpu/online: the host's text, until a build knows the sandbox's limit.
-// At the top of the slot's tree, where nobody sees it once the root is covered.
+// Covers /sys/devices/system/cpu/online with the host's text, until a build knows the sandbox's
+// limit. At the top of the slot's tree, where nobody sees it once the root is covered.
 inline constexpr const char kOnlineFile[] = "online";
+// The files of /own/etc.
 inline constexpr const char* kOwnFiles[] = {"hostname", "hosts", "resolv.conf"};
 
-// For a process that is already in the slot's network, ipc and cgroup namespaces and in a new mount
-// namespace, which it turns into the above, but for what is mounted on /proc. `base`: the slot's
-// first id, which will own what is created. `id_map`: a user namespace that maps the store's ids to
-// the slot's. `shm_bytes`: the size of /dev/shm.
+// Makes that tree, but for what is mounted on /proc. Call in a process that is already in the
+// slot's network, ipc and cgroup namespaces and in a new mount namespace. `base`: the slot's first
+// id, the owner of everything that is created. `id_map`: a user namespace that maps the store's ids
+// to the slot's. `shm_bytes`: the size of /dev/shm.
 Status AssembleMounts(const Host& host, uid_t base, int id_map, uint64_t shm_bytes,
                       const std::vector<cgroup::View>& views);
 
-// A devpts of its own onto `target`, an O_PATH descriptor, for so many terminals of the group
-// `group`.
+// Mounts a devpts of its own onto `target`, an O_PATH descriptor, for at most `most` terminals of
+// the group `group`.
 Status MountTerminals(int target, gid_t group, uint32_t most);
 
-// From here on this process creates files as `base`, with its capabilities kept. overlayfs must be
-// mounted so: mounted by fsuid 0, which the id-mapped upper does not know, it would silently be
-// read-only.
+// Makes this process create files as `base` from here on, with its capabilities kept. overlayfs
+// must be mounted so: mounted by fsuid 0, which the id-mapped upper does not know, it would
+// silently be read-only.
 Status ActAs(uid_t base);
 
 }  // namespace atl::spawner

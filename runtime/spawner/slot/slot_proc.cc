@@ -13,15 +13,15 @@
 namespace atl::spawner {
 namespace {
 
-// What tells about the host or reaches it and is world-readable, so that the user namespace alone
-// does not hide it: the list of OCI runtimes and a few more. What this kernel does not have is
-// passed over.
+// Files that tell about the host or reach it and are world-readable, so that the user namespace
+// alone does not hide them: the list of OCI runtimes and a few more. A file that this kernel does
+// not have is skipped.
 constexpr const char* kMaskedInProc[] = {
     "acpi",        "asound", "bus",           "fs",         "interrupts",    "irq",
     "kallsyms",    "kcore",  "key-users",     "keys",       "latency_stats", "modules",
     "sched_debug", "scsi",   "sysrq-trigger", "timer_list", "timer_stats"};
 
-// Missing ones are passed over: IPv6 may be switched off on the host. The first two give
+// A missing file is skipped, because IPv6 may be switched off on the host. The first two give
 // unprivileged programs what they have in every container: ports below 1024 and ping. The rest
 // keeps the kernel from sending or accepting anything that the host did not set up (addresses,
 // routes, neighbours are all static).
@@ -62,8 +62,8 @@ Status SetNetworkDefaults(int sysctls) {
 
 Status MaskProc(const char* empty_directory) {
   ATOLL_ASSIGN(const UniqueFd proc, sys::Open("/proc", O_PATH | O_DIRECTORY));
-  // The source of every mask is the slot's own /dev, which no image has touched; it is looked at
-  // all the same (CVE-2025-31133).
+  // The source of every mask is the slot's own /dev, which no image has touched. It is checked all
+  // the same (CVE-2025-31133).
   ATOLL_ASSIGN(const UniqueFd null, sys::Open("/dev/null", O_PATH | O_NOFOLLOW));
   ATOLL_TRY(CheckNull(null.get()));
   ATOLL_ASSIGN(const UniqueFd empty, sys::Open(empty_directory, O_PATH | O_DIRECTORY));
@@ -75,8 +75,8 @@ Status MaskProc(const char* empty_directory) {
     }
     struct stat info {};
     if (::fstat(target->get(), &info) != 0) return FailSys(std::string("fstat ") + path);
-    // What is closed to others is closed to every id of the sandbox: its owner, the host's root, is
-    // none of them, and capabilities reach no file of an owner outside the user namespace.
+    // A file that is closed to others is closed to every id of the sandbox. Its owner, the host's
+    // root, is none of them, and capabilities reach no file of an owner outside the user namespace.
     if ((info.st_mode & S_IRWXO) == 0) return {};
     if (S_ISDIR(info.st_mode)) {
       ATOLL_ASSIGN(const UniqueFd cover, CloneMount(empty.get(), "", false));
@@ -87,8 +87,8 @@ Status MaskProc(const char* empty_directory) {
   };
   for (const char* path : kMaskedInProc) ATOLL_TRY(mask(proc.get(), path));
 
-  // Everything below /proc/sys is the host's or the namespaces' business: read-only, on top of the
-  // kernel's own checks (release_agent, core_pattern, binfmt_misc).
+  // Everything below /proc/sys belongs to the host or the namespaces. So it is read-only, on top of
+  // the kernel's own checks (release_agent, core_pattern, binfmt_misc).
   ATOLL_ASSIGN(const UniqueFd target,
                sys::OpenBeneath(proc.get(), "sys", O_PATH | O_DIRECTORY | O_NOFOLLOW));
   ATOLL_ASSIGN(const UniqueFd readonly, CloneMount(proc.get(), "sys", false));

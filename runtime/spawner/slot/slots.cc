@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kStraySlotPatienceMs = 1000;
 constexpr int64_t kSlotEndPatienceUs = 1000 * 1000;
-// The builder may be waiting for a disk; killed, it ends when that answers.
+// The builder may be waiting for a disk; once killed, it ends when the disk answers.
 constexpr int kBuilderPatienceMs = 3000;
 constexpr int kKilledPatienceMs = 1000;
 constexpr size_t kAskedAtOnce = 16;
@@ -32,11 +32,11 @@ std::string TrashName(uint32_t slot) {
   return "s" + std::to_string(slot);
 }
 
-// Process 1 alone is in the group: once it is reaped the group is empty. One that does not end in
-// time is found by whoever dismantles the slot.
+// Only process 1 is in the group, so the group is empty once process 1 is reaped. If it does not
+// end in time, Dismantle fails with EBUSY.
 void End(const Slot& slot, int64_t by_us) {
   int status;
-  // One that has ended and been reaped has lost its number: it may be another process's by now.
+  // The number of a process that has ended and been reaped may be another process's by now.
   if (::waitpid(slot.execd, &status, WNOHANG) != 0) return;
   ::kill(slot.execd, SIGKILL);
   const int64_t left_us = std::max<int64_t>(by_us - SystemClock().BootMicros(), 0);
@@ -81,8 +81,8 @@ void Slots::Prepare(wire::PrepareSlot message, Done done) {
   }
   const auto tier = tiers_.Able(message.tier, Verb::kPrepare);
   if (!tier) return done(Fail(tier.error()));
-  // So the trash never holds more than what as many sandboxes as there are slots may write, and who
-  // fills it waits for nobody but itself: others have other slots.
+  // So the trash never holds more than as many sandboxes as there are slots may write. A sandbox
+  // that fills it delays only its own slot.
   if (Janitor::Holds(host_.store.root(), TrashName(slot))) {
     return done(Fail(Code::kFailedPrecondition,
                      "slot " + std::to_string(slot) +
@@ -100,7 +100,7 @@ void Slots::Prepare(wire::PrepareSlot message, Done done) {
   if (right) right = CheckSocket(message.control.get(), false);
   if (right) right = CheckSocket(message.listener.get(), true);
   if (!right) return done(Fail(right.error()));
-  // What a spawner that died left behind must not be inherited.
+  // The leftovers of a dead spawner must not be inherited.
   if (!clean_[slot]) {
     const Status clean = ClearStray(slot);
     if (!clean) return done(Fail(clean.error()));
@@ -119,7 +119,7 @@ void Slots::AskBuilder() {
     Status asked = builder_ ? Status() : Start();
     if (asked) asked = builder_->Ask(waiting_.front());
     if (!asked && builder_ && std::exchange(again, false)) {
-      // It has died, and its channel has not told us yet. Another one is started.
+      // The builder has died, and its channel has not told us yet. Start another one.
       BuilderDied(asked.error());
       continue;
     }
@@ -137,7 +137,7 @@ void Slots::AskBuilder() {
 
 void Slots::Receive() {
   auto built = builder_->Receive();
-  // DropAll may have taken what epoll has just told of.
+  // DropAll may have taken the message that epoll has just announced.
   if (!built && built.error().error_number() == EAGAIN) return;
   if (!built) {
     BuilderDied(built.error());
@@ -174,7 +174,7 @@ void Slots::BuilderDied(const Error& error) {
   LogLine(LogLevel::kError, "no builder of slots any more; the next slot starts another")
       .Add(error);
   loop_.Unwatch(builder_watch_);
-  // With it went the gates of what it was building: those execds end.
+  // The gates of the slots that it was building closed with it, so their execds end.
   builder_.reset();
   asked_ = 0;
   std::vector<Done> failed;
@@ -209,7 +209,7 @@ void Slots::Abandon() {
   waiting_.clear();
   std::erase_if(pending_, [](const auto& entry) { return !entry.second.asked; });
   for (auto& [number, pending] : pending_) pending.done = nullptr;
-  // All at once, then each is waited for.
+  // Kill all at once, then wait for each.
   for (const auto& [number, slot] : prepared_) ::kill(slot.execd, SIGKILL);
   const auto prepared = std::move(prepared_);
   prepared_.clear();
@@ -261,7 +261,7 @@ Result<std::vector<uint32_t>> Slots::RemoveStrays() {
   for (const auto& [number, pending] : pending_) owned.set(number);
   std::erase_if(strays, [&owned](uint32_t slot) {
     const bool known = owned.test(slot);
-    owned.set(slot);  // it may have both
+    owned.set(slot);  // so that a slot with both is listed once
     return known;
   });
   for (const uint32_t slot : strays) {
@@ -287,7 +287,8 @@ Status Slots::Dismantle(uint32_t slot) {
 Status Slots::ClearStray(uint32_t slot) {
   Status cleared = Dismantle(slot);
   if (cleared || cleared.error().error_number() != EBUSY) return cleared;
-  // What a builder that died was making: it ends by itself, as nobody holds its gate, but not yet.
+  // A slot that a dead builder was making ends by itself, because nobody holds its gate, but not
+  // yet.
   ATOLL_TRY(host_.cgroups.Kill(SlotGroup(slot)));
   ATOLL_TRY(host_.cgroups.AwaitEmpty(SlotGroup(slot), kStraySlotPatienceMs));
   return Dismantle(slot);

@@ -17,15 +17,15 @@
 namespace atl::spawner {
 namespace {
 
-// Deleting is work of the kernel, under the lock of one directory for the most part: more threads
-// than this only help where each waits for a disk.
+// The kernel deletes mostly under the lock of one directory, so more threads than this help only
+// where each waits for a disk.
 constexpr size_t kThreads = 4;
 // A daemon that is started meanwhile waits for our end (30 s, spawner_process.cc).
 constexpr int kFinishPatienceMs = 20 * 1000;
 constexpr int kAbandonPatienceMs = 1000;
 
-// Behind a build, but not far: at 10, and with one thread, it had a tenth of a core beside two busy
-// sandboxes, and they made files faster than it could delete them.
+// A build comes first, but the value is small: at 10, and with one thread, the janitor had a tenth
+// of a core beside two busy sandboxes, and they made files faster than it could delete them.
 constexpr int kNice = 5;
 
 void Run(int directory, int wake) {
@@ -46,8 +46,9 @@ Result<Janitor> Janitor::Start(int store) {
   ATOLL_TRY(sys::EnsureDirAt(store, "trash", 0700));
   ATOLL_ASSIGN(UniqueFd trash, sys::OpenAt(store, "trash", O_RDONLY | O_DIRECTORY));
   ATOLL_ASSIGN(sys::Pipe wake, sys::MakePipe());
-  // It ends with us (and Abandon ends it when this process executes another program), as the next
-  // spawner's janitor goes on: two of them in one directory would trip over each other.
+  // The janitor ends with us (and Abandon ends it when this process executes another program),
+  // because the next spawner's janitor goes on, and two of them in one directory would disturb each
+  // other.
   ATOLL_ASSIGN(const pid_t pid,
                StartWorker({.name = "atoll-janitor", .nice = kNice}, {trash.get(), wake.read.get()},
                            [&] { Run(trash.get(), wake.read.get()); }));
@@ -58,7 +59,7 @@ Result<Janitor> Janitor::Start(int store) {
 
 void Janitor::Abandon() {
   ::kill(pid_, SIGKILL);
-  // One that is in the middle of a huge file ends behind that.
+  // A janitor in the middle of a huge file ends after it.
   [[maybe_unused]] const bool ended = AwaitEnd(pid_, kAbandonPatienceMs);
 }
 
@@ -76,7 +77,7 @@ Status Janitor::Discard(int store, const std::string& path, const std::string& a
   if (::renameat2(store, path.c_str(), store, target.c_str(), RENAME_NOREPLACE) != 0) {
     if (errno == ENOENT) return {};
     if (errno != EEXIST || as.empty()) return FailSys("rename " + path + " to " + target);
-    // More of what is there under that name already.
+    // The trash holds something under that name already.
     target += "." + unique;
     if (::renameat(store, path.c_str(), store, target.c_str()) != 0) {
       return FailSys("rename " + path + " to " + target);

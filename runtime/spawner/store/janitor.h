@@ -1,5 +1,5 @@
-// Deletes what is left of sandboxes and layers, in a process of its own: a tree of a million files
-// must not hold up the next build.
+// Deletes the files of ended sandboxes and removed layers in a process of its own, because a tree
+// of a million files must not delay the next build.
 #pragma once
 
 #include <sys/types.h>
@@ -11,23 +11,22 @@
 
 namespace atl::spawner {
 
-// Things to delete are renamed into the trash directory; every entry of it is deleted, also those
-// that an earlier janitor left.
+// Files to delete are renamed into the trash directory. The janitor deletes every entry there, also
+// those that an earlier one left.
 class Janitor {
  public:
   // Forks. `store` is borrowed; "trash" beneath it is created.
   static Result<Janitor> Start(int store);
 
-  // Moves `path` (beneath the store) into the trash and has it deleted. An absent path is not an
-  // error. Returns when the rename is done. `as`, without dots, is what
-  // Holds is asked for.
+  // Moves `path` (beneath the store) into the trash and has it deleted. Returns when the rename is
+  // done. An absent path is not an error. `as`, without dots: the name for Holds.
   Status Discard(int store, const std::string& path, const std::string& as = "");
-  // Whether anything of what was discarded under that name is still there.
+  // Returns whether anything that was discarded under that name is still there.
   static bool Holds(int store, const std::string& as);
 
-  // Ends it, for the janitor of the next spawner; waits a second at most.
+  // Ends the process, for the janitor of the next spawner; waits a second at most.
   void Abandon();
-  // Lets it finish, and waits for that, for 20 seconds at most.
+  // Lets the process empty the trash, and waits for that, for 20 seconds at most.
   void Finish();
 
   pid_t pid() const { return pid_; }

@@ -12,12 +12,12 @@ bool IsOurs(uint32_t project) {
   return project >= kProjectBase && project < kVolumeProjectEnd;
 }
 
-// False: something is charged to every one of them.
+// Returns false if something is charged to every one of them.
 Result<bool> AssignFree(int directory, uint32_t first, uint32_t count, uint64_t disk_bytes) {
   for (uint32_t project = first; project < first + count; ++project) {
     ATOLL_ASSIGN(const quota::Usage usage, quota::ReadUsage(directory, project));
     if (usage.inodes != 0 || usage.bytes != 0) continue;
-    // The limit first: there is no moment without one.
+    // Sets the limit first, so that there is no moment without one.
     ATOLL_TRY(quota::SetLimit(directory, project, {disk_bytes, InodesFor(disk_bytes)}));
     ATOLL_TRY(quota::SetProject(directory, project));
     return true;

@@ -25,7 +25,7 @@ Status EnsureOwned(int dir, const std::string& name, mode_t mode) {
   if (::fchownat(dir, name.c_str(), kStoreIdBase, kStoreIdBase, AT_SYMLINK_NOFOLLOW) != 0) {
     return FailSys("chown " + name);
   }
-  // mkdir's mode went through the umask.
+  // The umask has cut mkdir's mode.
   if (::fchmodat(dir, name.c_str(), mode, 0) != 0) return FailSys("chmod " + name);
   return {};
 }
@@ -36,10 +36,11 @@ Status EnsureOwnedFile(int dir, const char* name) {
   return {};
 }
 
-// ext4 puts the inodes of a directory's subdirectories near it, and without a journal a search for
-// a free inode passes over every one that was freed in the last minutes, one by one (up to 0.8 ms
-// an inode, ten of them for each sandbox). The flag of the top of directory hierarchies (chattr +T)
-// spreads them over the disk. Other file systems do not know it, and do not need it.
+// Sets the flag of the top of directory hierarchies (chattr +T), which spreads subdirectories over
+// the disk. ext4 otherwise puts their inodes near the directory. Without a journal its search for a
+// free inode passes over every one that was freed in the last minutes, one by one (up to 0.8 ms an
+// inode, ten of them for each sandbox). Other file systems do not know the flag, and do not need
+// it.
 Status SpreadDirectories(int dir, const char* name) {
   ATOLL_ASSIGN(const UniqueFd target, sys::OpenAt(dir, name, kDir));
   int flags = 0;
@@ -61,11 +62,12 @@ Status CreateSkeleton(int tree) {
     ATOLL_TRY(EnsureOwned(root.get(), name, 0755));
   }
   ATOLL_TRY(EnsureOwned(root.get(), "tmp", 01777));
-  // execd's file of variables for later commands: made here it costs no sandbox three inodes.
+  // execd's file of variables for later commands. Made here, it does not cost each sandbox three
+  // inodes.
   return EnsureOwnedFile(root.get(), "opt/opensandbox/.env");
 }
 
-// The id of the store, made once. Whole or not there: a crash in between leaves no half of it.
+// Makes the id of the store once, as a whole: a crash in between leaves no half of it.
 Result<std::string> EnsureId(int tree) {
   constexpr size_t kDigits = 32;
   const auto there = sys::ReadFileAt(tree, kStoreIdFile, kDigits + 1);
@@ -97,7 +99,7 @@ Result<Store> Store::Open(const std::string& data_dir) {
   if (::fchmod(root.get(), 0700) != 0 || ::fchown(root.get(), 0, 0) != 0) {
     return FailSys("chmod " + path);
   }
-  // Shared: it keeps nobody out but `atolld storage init`, which wants it alone.
+  // A shared lock keeps out only `atolld storage init`, which wants it alone.
   if (::flock(root.get(), LOCK_SH | LOCK_NB) != 0) {
     return FailSys("flock " + path + " ('atolld storage init' is at work there)");
   }
@@ -154,8 +156,8 @@ Status Store::PublishLayer(wire::LayerId layer, bool lasting) const {
   const std::string from = PartialLayerPath(layer);
   const std::string to = LayerPath(layer);
   ATOLL_ASSIGN(const UniqueFd partial, sys::OpenAt(root_.get(), from, kDir));
-  // One sync of the file system instead of one per file: every file of the layer and its directory
-  // entries are on disk before its name says so.
+  // One sync of the file system instead of one for each file: every file of the layer and its
+  // directory entries are on disk before the name is published.
   if (lasting && ::syncfs(partial.get()) != 0) return FailSys("syncfs " + from);
   if (::renameat2(root_.get(), from.c_str(), root_.get(), to.c_str(), RENAME_NOREPLACE) != 0) {
     return FailSys("rename " + from + " to " + to);
@@ -170,7 +172,8 @@ Status Store::MakeVolume(uint32_t instance, const std::string& name, uint64_t di
   if (disk_bytes != 0 && !has_quota_) return Fail(NoQuota(path_));
   const std::string path = VolumeDirectory(name);
   if (::mkdirat(root_.get(), path.c_str(), 0700) != 0) return FailSys("mkdir " + path);
-  // Whoever the sandbox runs as may write, as in an emptyDir of Kubernetes; nobody else comes near.
+  // Every user of the sandbox may write, as in an emptyDir of Kubernetes. Nobody else can reach the
+  // directory.
   ATOLL_TRY(EnsureOwned(root_.get(), path, 0777));
   ATOLL_ASSIGN(const UniqueFd volume, sys::OpenAt(root_.get(), path, kDir));
   if (has_quota_) {
@@ -193,7 +196,7 @@ Status Store::CreateUpper(uint32_t instance, uint32_t slot, uint64_t disk_bytes)
   const std::string path = UpperPath(slot);
   ATOLL_TRY(EnsureOwned(root_.get(), path, 0755));
   if (has_quota_) {
-    // Before the two are made, which inherit it.
+    // Before the two directories are made, which inherit it.
     ATOLL_ASSIGN(const UniqueFd directory, sys::OpenAt(root_.get(), path, kDir));
     ATOLL_TRY(AssignProject(directory.get(), instance, slot, disk_bytes));
   } else if (disk_bytes != 0) {

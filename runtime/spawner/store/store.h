@@ -34,40 +34,42 @@ class Store {
   int root() const { return root_.get(); }  // <data_dir>/store
   int tree() const { return tree_.get(); }  // its fs/
   const std::string& path() const { return path_; }
-  // 32 hex digits, made with the store. A copy of the store has the same: `atolld restore` compares
-  // it with that of a backup.
+  // 32 hex digits, made with the store. A copy of the store has the same id: `atolld restore`
+  // compares it with that of a backup.
   const std::string& id() const { return id_; }
 
   bool HasLayer(wire::LayerId layer) const;
-  // An empty directory owned by kStoreIdBase for the unpacker to fill. One that exists is an error.
+  // Creates an empty directory owned by kStoreIdBase for the unpacker to fill. An existing one is
+  // an error.
   Result<UniqueFd> CreatePartialLayer(wire::LayerId layer) const;
-  // A published one. kNotFound: there is none.
+  // Opens a published layer. kNotFound: there is none.
   Result<UniqueFd> OpenLayer(wire::LayerId layer) const;
-  // Makes it visible, and durable if it is to be `lasting`.
+  // Makes the layer visible, and durable if it is to be `lasting`.
   Status PublishLayer(wire::LayerId layer, bool lasting) const;
 
-  // An empty directory of that name, durable, with a disk limit (0: none). kAlreadyExists: there is
-  // one. kFailedPrecondition: a limit, and no quota to keep it with.
+  // Makes an empty, durable volume of that name, with a disk limit (0: none). kAlreadyExists: there
+  // is one. kFailedPrecondition: a limit is asked for, and the store has no quota to keep it with.
   Status MakeVolume(uint32_t instance, const std::string& name, uint64_t disk_bytes) const;
-  // Makes it durable that one has come or gone.
+  // Makes it durable that a volume was made or removed.
   Status SyncVolumes() const;
 
-  // Whether disk limits can be kept here: its file system enforces project quotas.
+  // Returns whether the store can keep disk limits: its file system enforces project quotas.
   bool HasQuota() const { return has_quota_; }
-  // upper and work directories of a slot of this instance, with a disk limit (0: none) on both
-  // together. kFailedPrecondition: a limit, and no quota to keep it with.
+  // Creates the upper and work directories of a slot of this instance, with a disk limit (0: none)
+  // on both together. kFailedPrecondition: a limit is asked for, and the store has no quota to keep
+  // it with.
   Status CreateUpper(uint32_t instance, uint32_t slot, uint64_t disk_bytes) const;
-  // Slots that have an upper directory.
+  // Returns the slots that have an upper directory.
   Result<std::vector<uint32_t>> Uppers() const;
-  // Another limit for what is there.
+  // Changes the limit of an existing upper.
   Status LimitUpper(uint32_t slot, uint64_t disk_bytes) const;
 
-  // upper and work directories for so many overlays of a sandbox's session: 0/, 1/, … Part of the
-  // sandbox's project. kAlreadyExists: that session has some.
+  // Creates upper and work directories for so many overlays of a sandbox's session: 0/, 1/, … They
+  // belong to the sandbox's project. kAlreadyExists: that session has some.
   Status CreateSessionUppers(uint32_t slot, uint32_t session, size_t overlays) const;
 
-  // For what serves one of its buckets, of that user. Part of the sandbox's project, and gone with
-  // its upper.
+  // Creates the directory that the server of a bucket, which runs as `user`, keeps open files in.
+  // It belongs to the sandbox's project and is removed with its upper.
   Status CreateBucketScratch(uint32_t slot, uint32_t index, uid_t user) const;
 
   // Paths relative to root(), for the janitor.

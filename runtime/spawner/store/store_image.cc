@@ -16,14 +16,15 @@
 namespace atl::spawner {
 namespace {
 
-// Others that look for a free device at the same moment; more of them than this are no accident.
+// Others may look for a free device at the same moment. More attempts than this are no accident.
 constexpr int kAttempts = 64;
 
 std::string StorePath(const std::string& data_dir) {
   return data_dir + "/store";
 }
 
-// Root's own file: whoever else could write to it could feed the kernel a forged file system.
+// Opens the image, which must be root's own. Another owner could feed the kernel a forged file
+// system.
 Result<UniqueFd> OpenImage(const std::string& image) {
   ATOLL_ASSIGN(UniqueFd file, sys::Open(image, O_RDWR | O_NOFOLLOW | O_NONBLOCK));
   struct stat info {};
@@ -38,7 +39,7 @@ Result<UniqueFd> OpenImage(const std::string& image) {
   return file;
 }
 
-// Whether the block device beneath `mounted` is a loop device on the file `image`.
+// Returns whether the block device beneath `mounted` is a loop device on the file `image`.
 bool IsOnImage(const std::string& mounted, const std::string& image) {
   struct stat on {
   }, wanted{}, backing{};
@@ -73,11 +74,11 @@ Result<LoopDevice> AttachLoop(int image) {
     ATOLL_ASSIGN(device.fd, sys::Open(device.path, O_RDWR));
     loop_config config{};
     config.fd = static_cast<unsigned>(image);
-    // Direct: the pages of a file are cached once, above the device. Where the file system beneath
-    // cannot, the kernel leaves it out. Autoclear: nobody has to take the device down.
+    // Direct I/O caches the pages of a file once, above the device. The kernel leaves it out where
+    // the file system beneath cannot do it. With autoclear nobody has to take the device down.
     config.info.lo_flags = LO_FLAGS_AUTOCLEAR | LO_FLAGS_DIRECT_IO;
     if (::ioctl(device.fd.get(), LOOP_CONFIGURE, &config) == 0) return device;
-    // Somebody else was quicker.
+    // Another process was quicker.
     if (errno != EBUSY) return FailSys("LOOP_CONFIGURE " + device.path);
   }
   return Fail(Code::kUnavailable, "every free loop device was taken by somebody else");
@@ -103,7 +104,7 @@ Result<UniqueFd> MountImage(const std::string& image) {
 }
 
 bool IsMountPoint(const std::string& path) {
-  // Linux 5.8. Not by st_dev, which a bind mount shares with what is around it.
+  // Linux 5.8. Not by st_dev, which a bind mount shares with its surroundings.
   struct statx info {};
   return ::statx(AT_FDCWD, path.c_str(), AT_SYMLINK_NOFOLLOW, STATX_TYPE, &info) == 0 &&
          (info.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;

@@ -14,7 +14,7 @@ namespace atl::spawner {
 
 std::string StoreImagePath(const std::string& data_dir);
 
-// A file as a block device, until the last descriptor and mount of it are gone.
+// A file as a block device. It exists until its last descriptor and mount are closed.
 struct LoopDevice {
   UniqueFd fd;
   std::string path;
@@ -22,20 +22,20 @@ struct LoopDevice {
 // `image`: a descriptor open for reading and writing.
 Result<LoopDevice> AttachLoop(int image);
 
-// The image mounted, but nowhere: gone when the descriptor closes. kUnavailable: this kernel cannot
-// enforce project quotas on XFS.
+// Mounts the image, detached: it is unmounted when the descriptor closes. kUnavailable: this kernel
+// cannot enforce project quotas on XFS.
 Result<UniqueFd> MountImage(const std::string& image);
 
-// Whether something is mounted on `path`; false if there is no such path.
+// Returns whether something is mounted on `path`; false if there is no such path.
 bool IsMountPoint(const std::string& path);
-// Whether <data_dir>/store has layers or uppers.
+// Returns whether <data_dir>/store has layers or uppers.
 Result<bool> StoreHasContent(const std::string& data_dir);
 
-// In the mount namespace where everybody is to see it: nothing to do without an image, or with a
-// file system on <data_dir>/store already. An image that cannot be mounted is an error: sandboxes
-// without a limit in place of limited ones would be the alternative.
+// Mounts the image in the mount namespace where everybody is to see it. Does nothing without an
+// image, or if a file system is on <data_dir>/store already. An image that cannot be mounted is an
+// error, because the sandboxes would run without their disk limits.
 Status MountStore(const std::string& data_dir);
-// The opposite, if what is mounted is the image.
+// Unmounts the store if what is mounted is the image.
 Status UnmountStore(const std::string& data_dir);
 
 }  // namespace atl::spawner

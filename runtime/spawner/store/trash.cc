@@ -12,7 +12,7 @@
 namespace atl::spawner {
 namespace {
 
-// Of one tree at a time: some hundred files.
+// Time for one tree before the next: some hundred files.
 constexpr int64_t kPieceUs = 10'000;
 
 }  // namespace
@@ -31,8 +31,8 @@ void Trash::Look() {
   for (std::string& name : *names) {
     const std::string tree = name.substr(0, name.find('.'));
     const auto [found, added] = trees_.try_emplace(tree, TreeRemoval(directory_, tree));
-    // Also of one that is known: it may be over this moment, and this another of the same name.
-    // What is named twice costs a look and no more.
+    // Also for a known tree, which may be done this moment, with this another of the same name. A
+    // name that is listed twice costs one look.
     if (!added || name != tree) found->second.more.insert(std::move(name));
   }
   changed_.notify_all();
@@ -85,14 +85,14 @@ void Trash::Work() {
 
 bool Trash::Continue(const std::string& name, Tree& tree) const {
   if (!std::exchange(tree.begun, true)) {
-    // Before, not after: an id with nothing charged to it is given to the next owner.
+    // Before the deletion, because an id with nothing charged to it is given to the next owner.
     if (auto top = sys::OpenAt(directory_, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW)) {
       ForgetProject(top->get());
     }
   }
   const auto done = tree.removal.Continue(SystemClock().BootMicros() + kPieceUs);
   if (done) return *done;
-  // It stays, and is tried again when something else is thrown away.
+  // The tree stays, and is tried again when something else is thrown away.
   LogLine(LogLevel::kError, "cannot delete").Add("name", name).Add(done.error());
   return true;
 }

@@ -1,7 +1,7 @@
 // The trash of a store, and the threads of the janitor's process that empty it.
 //
-// Fair: the next piece of work goes to the tree that has had the least time so far. So one of a few
-// hundred files is gone at once, whatever lies there already, and huge ones go side by side.
+// Fair: the next piece of work goes to the tree that has had the least time so far. So a tree of a
+// few hundred files is gone at once, whatever else lies there, and huge trees share the threads.
 //
 // Thread rule: Look and Finish from one thread.
 #pragma once
@@ -23,10 +23,10 @@ namespace atl::spawner {
 
 class Trash {
  public:
-  // `directory` is borrowed and outlives it.
+  // `directory` is borrowed and outlives this object.
   Trash(int directory, size_t threads);
 
-  // Takes note of what lies there now. "NAME.<anything>" belongs to the tree of NAME.
+  // Reads what lies in the trash now. "NAME.<anything>" belongs to the tree of NAME.
   void Look();
   // Returns when all of that is gone, or could not be deleted.
   void Finish();
@@ -36,19 +36,19 @@ class Trash {
     explicit Tree(TreeRemoval all) : removal(std::move(all)) {}
 
     TreeRemoval removal;
-    std::set<std::string> more;  // names that the removal is to be told of
+    std::set<std::string> more;  // further names to hand to the removal
     int64_t had_us = 0;
     bool begun = false;
-    bool taken = false;  // by a thread, which then owns `removal` and `begun`
+    bool taken = false;  // a thread works on it and owns `removal` and `begun`
   };
 
   void Work();
   std::map<std::string, Tree>::iterator Next();
-  // True: nothing is left of it, or it cannot be deleted now.
+  // Returns true if nothing is left of the tree, or it cannot be deleted now.
   bool Continue(const std::string& name, Tree& tree) const;
 
   const int directory_;
-  std::mutex mutex_;  // of everything below
+  std::mutex mutex_;  // guards everything below
   std::condition_variable changed_;
   std::map<std::string, Tree> trees_;
   bool finishing_ = false;

@@ -1,4 +1,4 @@
-// The tiers of atoll-spawner. A file of its own, so that a test links others in its place.
+// The tiers of atoll-spawner, in a file of their own, so that a test can link others in its place.
 #include "runtime/spawner/tier/namespace_tier.h"
 
 namespace atl::spawner {
