@@ -232,7 +232,7 @@ int Serve(const Config& config) {
   // the next try, keeps what it had.
   if (end ? *end == Server::End::kStopped : instance->anew) {
     const Status left = LeaveHost(config, *cgroups, *base, *instance);
-    if (!left) LogLine(LogLevel::kWarning, "something is left on the host").Add(left.error());
+    if (!left) LogLine(LogLevel::kWarning, "cannot clean up the host").Add(left.error());
   }
   return end ? 0 : failed(end.error());
 }

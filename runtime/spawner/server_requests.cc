@@ -67,7 +67,7 @@ void Server::Handle(wire::Request request) {
 
 void Server::Do(wire::Hello, const Answer<wire::Hello>& answer) {
   // A daemon that began with us would have no spawner in a moment, and could not start one later.
-  if (ending_) return answer(Fail(Code::kUnavailable, "the spawner is ending, sandboxes and all"));
+  if (ending_) return answer(Fail(Code::kUnavailable, "the spawner is ending, with all sandboxes"));
   wire::Greeting greeting;
   greeting.instance = host_.instance;
   greeting.cgroup_v2 = host_.cgroups.host().v2;
@@ -272,7 +272,7 @@ void Server::Do(wire::Stop, Answer<wire::Stop> answer) {
   paused_memory_.Abandon();
   sandboxes_.DestroyAll([this, answer = std::move(answer)](const Status& status) {
     paused_memory_.TurnOff([this, answer, status](const Status& off) {
-      if (!off) LogLine(LogLevel::kError, "the swap area stays").Add(off.error());
+      if (!off) LogLine(LogLevel::kError, "cannot turn the swap area off").Add(off.error());
       slots_.DropAll();
       objects_.Finish();
       auto strays = slots_.RemoveStrays();

@@ -210,7 +210,7 @@ void ObjectMounts::OnSaid(Key key) {
   const auto name = wire::ParseSource(entry.volume.source);
   const wire::ObjectStore* const store = name ? FindStore(host_, name->store) : nullptr;
   Failed(key, store ? ObjectError(entry.text, *store, name->bucket, entry.credentials)
-                    : Error(Code::kInternal, "the store is known no more"));
+                    : Error(Code::kInternal, "the store is no longer configured"));
 }
 
 void ObjectMounts::OnEvents(Key key) {
@@ -229,7 +229,7 @@ void ObjectMounts::OnEvents(Key key) {
   StopWatching(entry);
   entry.state = State::kLost;
   if (!serving) return;  // a build will find it broken, and its users get ENOTCONN
-  LogLine(LogLevel::kWarning, "what served a bucket has ended").Add("slot", key.first);
+  LogLine(LogLevel::kWarning, "the server of a bucket has ended").Add("slot", key.first);
   lost_(key.first, key.second);
 }
 
@@ -285,7 +285,7 @@ void ObjectMounts::Abandon() {
     if (entry.state == State::kMaking || entry.state == State::kMade) keys.push_back(key);
   }
   for (const Key& key : keys)
-    Failed(key, Error(Code::kUnavailable, "nobody waits for it any more"));
+    Failed(key, Error(Code::kUnavailable, "the daemon that asked for the mount has gone"));
 }
 
 void ObjectMounts::End(Key key) {
@@ -340,7 +340,7 @@ void ObjectMounts::Finish() {
     const Status empty =
         host_.cgroups.AwaitEmpty(ObjectGroup(key), static_cast<int>(left_us / 1000));
     if (!empty || !TryRemove(key)) {
-      LogLine(LogLevel::kError, "what served a bucket is still there")
+      LogLine(LogLevel::kError, "the server of a bucket has not ended")
           .Add("group", ObjectGroup(key));
     }
   }

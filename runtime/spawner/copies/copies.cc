@@ -127,7 +127,8 @@ void Copies::OnText(pid_t pid, Run& run) {
       const auto found = runs_.find(pid);
       if (found == runs_.end()) return;
       GiveUp(pid, found->second,
-             Fail(Code::kDeadlineExceeded, "its last changes could not be copied in 30 seconds"));
+             Fail(Code::kDeadlineExceeded,
+                  "the last changes of the sandbox could not be copied within 30 seconds"));
       [[maybe_unused]] const Status gone_on = LetGo(found->second);
     });
     sandboxes_.Hold(run.id, [this, pid](const Status& held) { OnHeld(pid, held); });
@@ -164,7 +165,7 @@ void Copies::GiveUp(pid_t pid, Run& run, const Status& why) {
 void Copies::Abandon() {
   for (auto& [pid, run] : runs_) {
     [[maybe_unused]] const Status gone_on = LetGo(run);
-    GiveUp(pid, run, Fail(Code::kUnavailable, "nobody waits for the copy any more"));
+    GiveUp(pid, run, Fail(Code::kUnavailable, "the daemon that asked for the copy has gone"));
   }
 }
 

@@ -60,7 +60,7 @@ Status CheckWritableOverlay(int overlay) {
   struct statfs info {};
   if (::fstatfs(overlay, &info) != 0) return FailSys("fstatfs overlay");
   if (info.f_type != OVERLAYFS_SUPER_MAGIC) {
-    return Fail(Code::kInternal, "what was mounted is not an overlay");
+    return Fail(Code::kInternal, "the mount is not an overlay");
   }
   if ((static_cast<unsigned long>(info.f_flags) & ST_RDONLY) == 0) return {};
   return Fail(Error(Code::kResourceExhausted,

@@ -48,7 +48,7 @@ void Unpacks::Diff(const std::vector<std::string>& arguments, const std::vector<
                    UniqueFd out, Done done) {
   struct stat info {};
   if (::fstat(out.get(), &info) != 0 || !S_ISFIFO(info.st_mode)) {
-    return done(Fail(Code::kPermissionDenied, "diff: what is written into must be a pipe"));
+    return done(Fail(Code::kPermissionDenied, "diff: the output must be a pipe"));
   }
   Run(arguments, out.get(), layers.front().get(), layers, std::move(done));
 }

@@ -86,7 +86,7 @@ void PausedMemory::Reclaim(const std::string& id, Done done) {
     if (run.id != id || run.fetches || run.stopped) continue;
     // Another daemon has asked before.
     if (const Done before = std::exchange(run.done, std::move(done))) {
-      before(Fail(Code::kFailedPrecondition, "overtaken by another request"));
+      before(Fail(Code::kFailedPrecondition, "replaced by a later request"));
     }
     return;
   }
@@ -159,7 +159,7 @@ Result<pid_t> PausedMemory::TryBegin(const std::string& id, Run* run) {
   const cgroup::Paging paging = cgroup::ReadPaging(files.stat.get(), files.swap.get());
   run->bytes = paging.resident_bytes - paging.both_bytes;
   ATOLL_ASSIGN(const SwapUse use, ReadSwapUse(host_.config.run_dir));
-  if (!use.on) return Fail(Code::kResourceExhausted, "somebody has taken the swap area down");
+  if (!use.on) return Fail(Code::kResourceExhausted, "the swap area was taken down");
   uint64_t taken = use.used_bytes;
   for (const auto& [pid, other] : runs_) taken += other.bytes;
   if (taken + run->bytes > use.bytes) {
@@ -217,7 +217,9 @@ void PausedMemory::BeginFetch(const std::string& id) {
   if (!alive) return;
   const auto pid = StartFetchBack(host_.cgroups, SlotGroup(alive->slot), alive->pid);
   if (!pid) {
-    LogLine(LogLevel::kWarning, "memory is not fetched ahead").Add("sandbox", id).Add(pid.error());
+    LogLine(LogLevel::kWarning, "cannot fetch memory back from swap")
+        .Add("sandbox", id)
+        .Add(pid.error());
     out_.erase(id);
     return;
   }

@@ -204,7 +204,7 @@ void Sandboxes::Freeze(const std::string& id, bool frozen, Gone done) {
   if (found == sandboxes_.end()) return done(Fail(Code::kNotFound, "no sandbox " + id));
   Sandbox& sandbox = found->second;
   if (const Gone waiting = std::exchange(sandbox.frozen, nullptr)) {
-    waiting(Fail(Code::kFailedPrecondition, "overtaken by another request"));
+    waiting(Fail(Code::kFailedPrecondition, "replaced by a later request"));
   }
   sandbox.paused = frozen;
   if (!frozen) {
@@ -307,7 +307,7 @@ Result<Sandboxes::Alive> Sandboxes::Living(const std::string& id) const {
   // The pid of an adopted sandbox may be another process's by now, if its end has not been seen
   // yet.
   ATOLL_ASSIGN(const uint64_t started, sys::ProcessStartTime(alive.pid));
-  if (started != record.start_time) return Fail(Code::kFailedPrecondition, "it has ended");
+  if (started != record.start_time) return Fail(Code::kFailedPrecondition, "the sandbox has ended");
   return alive;
 }
 
@@ -320,11 +320,11 @@ bool Sandboxes::LookAtFreeze(Sandbox& sandbox) {
   if (!status || !frozen) {
     if (status) status = Fail(frozen.error());
   } else if (sandbox.record.sandbox.exited) {
-    status = Fail(Code::kFailedPrecondition, "it has ended");
+    status = Fail(Code::kFailedPrecondition, "the sandbox has ended");
   } else if (!*frozen) {
     if (SystemClock().BootMicros() < sandbox.frozen_by_us) return true;
     status =
-        Fail(Code::kDeadlineExceeded, "some process of it did not stand still within 10 seconds");
+        Fail(Code::kDeadlineExceeded, "a process of the sandbox was not frozen within 10 seconds");
     sandbox.to_freeze = false;
   }
   // Each callback may ask for something else at once.
@@ -464,8 +464,11 @@ void Sandboxes::MarkExited(Sandbox& sandbox, int wait_status, bool code_known) {
   // The caller of the build is told of that end.
   if (sandbox.build_failed || sandbox.doomed || sandbox.mounting) return;
   const Status recorded = ReplaceRecord(records_.get(), sandbox.record);
-  if (!recorded)
-    LogLine(LogLevel::kError, "cannot record").Add("sandbox", record.id).Add(recorded.error());
+  if (!recorded) {
+    LogLine(LogLevel::kError, "cannot write a record")
+        .Add("sandbox", record.id)
+        .Add(recorded.error());
+  }
   exited_(record);
 }
 
@@ -497,7 +500,7 @@ bool Sandboxes::TryRemove(const std::string& id) {
     sandbox.doomed = false;
   } else {
     for (const Gone& waiting : {sandbox.frozen, sandbox.held}) {
-      if (waiting) waiting(Fail(Code::kFailedPrecondition, "it was destroyed"));
+      if (waiting) waiting(Fail(Code::kFailedPrecondition, "the sandbox was destroyed"));
     }
     sandboxes_.erase(id);
   }
@@ -524,7 +527,7 @@ void Sandboxes::Sweep() {
     if (now_us >= sandbox.gone_by_us) {
       for (const Gone& done : std::exchange(sandbox.gone, {})) {
         done(Fail(Code::kDeadlineExceeded,
-                  "some process of it has been killed and did not end within 10 seconds"));
+                  "a killed process of the sandbox did not end within 10 seconds"));
       }
     }
     waiting = waiting || !sandbox.gone.empty();

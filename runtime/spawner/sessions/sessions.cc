@@ -85,7 +85,7 @@ void Sessions::Make(wire::MakeSession message, Done done) {
 void Sessions::Kill(const std::string& group) {
   const Status killed = host_.cgroups.Kill(group);
   if (killed || killed.error().error_number() == ENOENT) return;
-  LogLine(LogLevel::kWarning, "cannot end the making of a session").Add(killed.error());
+  LogLine(LogLevel::kWarning, "cannot end a session that is being made").Add(killed.error());
 }
 
 void Sessions::Abandon() {

@@ -199,7 +199,7 @@ Result<BuiltSlot> SlotBuilder::Receive() const {
   if (message.bytes.empty()) return Fail(Code::kInternal, "the builder of slots died");
   BuiltSlot built;
   if (!wire::DecodeFields(message.bytes, &built, message.fds)) {
-    return Fail(Code::kInternal, "the builder of slots says what we do not understand");
+    return Fail(Code::kInternal, "the builder of slots sent a malformed answer");
   }
   return built;
 }

@@ -158,7 +158,7 @@ void Slots::Receive() {
   if (!started || !pending.done) {
     if (slot.execd > 0) End(slot, EndBy());
     const Status cleaned = Dismantle(built->slot);
-    if (!cleaned) LogLine(LogLevel::kError, "cannot clean up").Add(cleaned.error());
+    if (!cleaned) LogLine(LogLevel::kError, "cannot dismantle a slot").Add(cleaned.error());
     if (pending.done) pending.done(Fail(started.error()));
     return AskBuilder();
   }
@@ -171,7 +171,7 @@ void Slots::Receive() {
 }
 
 void Slots::BuilderDied(const Error& error) {
-  LogLine(LogLevel::kError, "no builder of slots any more; the next slot starts another")
+  LogLine(LogLevel::kError, "the builder of slots has ended; the next slot starts another")
       .Add(error);
   loop_.Unwatch(builder_watch_);
   // The gates of the slots that it was building closed with it, so their execds end.
@@ -307,7 +307,7 @@ bool Slots::OnChildExit(pid_t pid) {
   const uint32_t slot = found->first;
   prepared_.erase(found);
   const Status dismantled = Dismantle(slot);
-  if (!dismantled) LogLine(LogLevel::kError, "cannot clean up").Add(dismantled.error());
+  if (!dismantled) LogLine(LogLevel::kError, "cannot dismantle a slot").Add(dismantled.error());
   return true;
 }
 

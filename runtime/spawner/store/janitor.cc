@@ -66,7 +66,7 @@ void Janitor::Abandon() {
 void Janitor::Finish() {
   wake_.reset();
   if (!AwaitEnd(pid_, kFinishPatienceMs)) {
-    LogLine(LogLevel::kWarning, "not everything is deleted yet; the next start goes on with it");
+    LogLine(LogLevel::kWarning, "the trash is not empty yet; the next start continues");
   }
 }
 
