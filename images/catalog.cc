@@ -8,7 +8,6 @@
 namespace atl::images {
 namespace {
 
-constexpr int64_t kSchemaVersion = 2;
 // A layer that is not ready is a leftover: its directory may be there or not.
 constexpr int64_t kLeftover = 0;
 constexpr int64_t kReady = 1;
@@ -16,15 +15,15 @@ constexpr int64_t kReady = 1;
 constexpr int64_t kRoom = 512 << 10;
 
 // AUTOINCREMENT: a number is never given out twice, so nobody can mistake one layer for another.
-constexpr char kSchema[] = R"sql(
+Status CreateTables(sqlite::Db& db) {
+  return db.Exec(R"sql(
 CREATE TABLE layers(
   id INTEGER PRIMARY KEY AUTOINCREMENT CHECK(id BETWEEN 1 AND 4294967295),
   blob_digest TEXT NOT NULL,
   diff_id TEXT NOT NULL,
   size INTEGER NOT NULL,
   opaque_root INTEGER NOT NULL,
-  state INTEGER NOT NULL,
-  content TEXT NOT NULL DEFAULT '');
+  state INTEGER NOT NULL);
 CREATE UNIQUE INDEX ready_layers ON layers(blob_digest) WHERE state = 1;
 CREATE TABLE images(
   name TEXT PRIMARY KEY,
@@ -37,38 +36,26 @@ CREATE TABLE image_layers(
   position INTEGER NOT NULL,
   layer INTEGER NOT NULL REFERENCES layers(id),
   PRIMARY KEY(image, position)) WITHOUT ROWID;
-)sql";
+)sql");
+}
+
+// Of what was written before layers said what they hold, nobody knows.
+Status AddContents(sqlite::Db& db) {
+  return db.Exec("ALTER TABLE layers ADD COLUMN content TEXT NOT NULL DEFAULT ''");
+}
+
+constexpr sqlite::SchemaStep kSteps[] = {CreateTables, AddContents};
 
 }  // namespace
 
 Result<Catalog> Catalog::Open(const std::string& path) {
   ATOLL_ASSIGN(sqlite::Db db, sqlite::Db::Open(path, {.durable = true}));
-  Catalog catalog(std::move(db));
-  ATOLL_ASSIGN(const int64_t version, catalog.db_.UserVersion());
-  if (version == 0) ATOLL_TRY(catalog.CreateSchema());
-  if (version == 1) ATOLL_TRY(catalog.AddContents());
-  // A full disk keeps nothing from being removed; ReserveLayers says so.
-  [[maybe_unused]] const Status kept = catalog.db_.KeepRoom(kRoom);
-  if (version > kSchemaVersion) {
-    return Fail(Code::kFailedPrecondition,
-                path + " was written by a newer version (schema " + std::to_string(version) + ")");
+  if (auto migrated = sqlite::Migrate(db, kSteps); !migrated) {
+    return Fail(std::move(migrated).error().Wrap(path));
   }
-  return catalog;
-}
-
-Status Catalog::CreateSchema() {
-  ATOLL_ASSIGN(sqlite::Transaction txn, sqlite::Transaction::Begin(db_));
-  ATOLL_TRY(db_.Exec(kSchema));
-  ATOLL_TRY(db_.SetUserVersion(kSchemaVersion));
-  return txn.Commit();
-}
-
-// To what was written before layers said what they hold.
-Status Catalog::AddContents() {
-  ATOLL_ASSIGN(sqlite::Transaction txn, sqlite::Transaction::Begin(db_));
-  ATOLL_TRY(db_.Exec("ALTER TABLE layers ADD COLUMN content TEXT NOT NULL DEFAULT ''"));
-  ATOLL_TRY(db_.SetUserVersion(kSchemaVersion));
-  return txn.Commit();
+  // A full disk keeps nothing from being removed; ReserveLayers says so.
+  [[maybe_unused]] const Status kept = db.KeepRoom(kRoom);
+  return Catalog(std::move(db));
 }
 
 Result<std::vector<Image>> Catalog::LoadImages() {

@@ -14,6 +14,8 @@ namespace atl::images {
 
 class Catalog {
  public:
+  // Brings a file of an older release to this one's schema. kFailedPrecondition: a newer Atoll has
+  // written it.
   static Result<Catalog> Open(const std::string& path);
 
   Result<std::vector<Image>> LoadImages();
@@ -34,8 +36,6 @@ class Catalog {
 
  private:
   explicit Catalog(sqlite::Db db) : db_(std::move(db)) {}
-  Status CreateSchema();
-  Status AddContents();
   Status InsertImage(const Image& image);
   Status MarkReady(const std::vector<Layer>& layers);
   // For what makes it grow; everything else goes on when the disk is full.

@@ -302,6 +302,33 @@ Status Db::SetUserVersion(int64_t version) {
   return Exec("PRAGMA user_version=" + std::to_string(version));
 }
 
+Status Migrate(Db& db, std::span<const SchemaStep> steps) {
+  ATOLL_ASSIGN(const int64_t version, db.UserVersion());
+  const auto known = static_cast<int64_t>(steps.size());
+  if (version < 0 || version > known) {
+    return Fail(Code::kFailedPrecondition, "a newer Atoll has written it (schema " +
+                                               std::to_string(version) + "; this one knows " +
+                                               std::to_string(known) +
+                                               "): start that one, or restore a backup of before");
+  }
+  if (version == known) return {};
+  // A step may write all records anew. On a full disk its commit would end in the log, which could
+  // never be moved into the file.
+  ATOLL_ASSIGN(Stmt count, db.Prepare("PRAGMA page_count"));
+  ATOLL_ASSIGN(const bool row, count.Step());
+  const int64_t size = row ? count.ColumnInt(0) * kPageSize : 0;
+  count.Reset();
+  ATOLL_ASSIGN(const int64_t room, db.Room());
+  ATOLL_TRY(db.KeepRoom(size - room));
+  for (int64_t done = version; done < known; ++done) {
+    ATOLL_ASSIGN(Transaction transaction, Transaction::Begin(db));
+    ATOLL_TRY(steps[static_cast<size_t>(done)](db));
+    ATOLL_TRY(db.SetUserVersion(done + 1));
+    ATOLL_TRY(transaction.Commit());
+  }
+  return {};
+}
+
 Result<Transaction> Transaction::Begin(Db& db) {
   // IMMEDIATE takes the write lock now: a deferred one can fail with BUSY in the middle.
   ATOLL_TRY(db.Exec("BEGIN IMMEDIATE"));

@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -109,7 +110,7 @@ class Db {
   // Rows changed by the last INSERT, UPDATE or DELETE.
   int64_t Changes() const;
 
-  // PRAGMA user_version: where a schema notes its number.
+  // PRAGMA user_version: the number of the schema.
   Result<int64_t> UserVersion();
   Status SetUserVersion(int64_t version);
 
@@ -127,6 +128,14 @@ class Db {
   UniqueFd log_;  // the write-ahead log; SQLite locks nothing in it, which closing would unlock
   uint64_t log_bytes_ = 0;
 };
+
+// A change of a schema. What a release has shipped stays as it is.
+using SchemaStep = Status (*)(Db& db);
+
+// Takes the steps that `db` lacks, in their order, each in one transaction with its number, which
+// is PRAGMA user_version. kFailedPrecondition: `db` has more steps than there are; a newer release
+// has written it, and nothing is changed.
+Status Migrate(Db& db, std::span<const SchemaStep> steps);
 
 // BEGIN IMMEDIATE … COMMIT; rolled back when it goes out of scope without Commit. The Db must
 // outlive it and stay where it is.

@@ -21,6 +21,10 @@
 #include "runtime/base/sys.h"
 #include "runtime/daemon/directories.h"
 #include "runtime/daemon/privileges.h"
+#include "runtime/sandbox/store/pool_store.h"
+#include "runtime/sandbox/store/snapshot_store.h"
+#include "runtime/sandbox/store/store.h"
+#include "runtime/sandbox/store/template_store.h"
 #include "runtime/sandbox/volumes/volume_store.h"
 #include "runtime/spawner/store/store.h"
 #include "runtime/spawner/store/store_image.h"
@@ -39,6 +43,20 @@ constexpr const char* kImages = "images/images.db";
 constexpr const char* kRecords = "atoll.db";
 constexpr const char* kKeys[] = {"api_key", "route_key"};
 
+// Whether this release can read the records of a state, which is brought to its schema.
+Status CheckRecords(const std::string& state) {
+  const std::string path = state + "/" + kRecords;
+  ATOLL_ASSIGN(const auto store, sandbox::Store::Open(path));
+  ATOLL_TRY(store->Load());
+  ATOLL_ASSIGN(const auto snapshots, sandbox::SnapshotStore::Open(path));
+  ATOLL_TRY(snapshots->Load());
+  ATOLL_ASSIGN(const auto pools, sandbox::PoolStore::Open(path));
+  ATOLL_TRY(pools->Load());
+  ATOLL_ASSIGN(const auto templates, sandbox::TemplateStore::Open(path));
+  ATOLL_TRY(templates->Load());
+  return {};
+}
+
 // The directories of the store that a state names, relative to <data_dir>/store.
 Result<std::vector<std::string>> DirectoriesOf(const std::string& state) {
   std::vector<std::string> paths;
@@ -56,11 +74,28 @@ Result<std::vector<std::string>> DirectoriesOf(const std::string& state) {
   return paths;
 }
 
+Status WriteFile(const std::string& path, const std::string& bytes) {
+  ATOLL_ASSIGN(const UniqueFd file,
+               sys::Open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
+  ATOLL_TRY(sys::WriteAll(file.get(), bytes));
+  if (::fsync(file.get()) != 0) return FailSys("fsync " + path);
+  return {};
+}
+
 // The files of a backup's text.
 struct Backup {
   std::string store;
   std::vector<std::pair<std::string, std::string>> files;  // name, bytes; in kinds' order above
 };
+
+// Makes `trial` anew, root's own.
+Status Unpack(const Backup& backup, const std::string& trial) {
+  ATOLL_TRY(sys::RemoveTree(AT_FDCWD, trial));
+  ATOLL_TRY(sys::EnsureDirAt(AT_FDCWD, trial, 0700));
+  ATOLL_TRY(sys::EnsureDirAt(AT_FDCWD, trial + "/images", 0700));
+  for (const auto& [name, bytes] : backup.files) ATOLL_TRY(WriteFile(trial + "/" + name, bytes));
+  return {};
+}
 
 Result<Backup> ParseBackup(const std::string& text, const std::string& file) {
   const auto wrong = [&file](const std::string& what) {
@@ -85,14 +120,6 @@ Result<Backup> ParseBackup(const std::string& text, const std::string& file) {
     backup.files.emplace_back(name, std::move(*bytes));
   }
   return backup;
-}
-
-Status WriteFile(const std::string& path, const std::string& bytes) {
-  ATOLL_ASSIGN(const UniqueFd file,
-               sys::Open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
-  ATOLL_TRY(sys::WriteAll(file.get(), bytes));
-  if (::fsync(file.get()) != 0) return FailSys("fsync " + path);
-  return {};
 }
 
 // `state` holds the backup's files by now, and nobody but root gets there.
@@ -197,16 +224,16 @@ Status RestoreBackup(const Config& config, const std::string& file) {
   const std::string state = StateDir(config);
   ATOLL_TRY(RefuseState(state));
   ATOLL_TRY(spawner::MountStore(config.data_dir));
-  // Root's own until all of it is checked.
   const std::string trial = config.data_dir + "/restore";
-  ATOLL_TRY(sys::RemoveTree(AT_FDCWD, trial));
   Cleanup remove(
       [&trial] { [[maybe_unused]] const Status gone = sys::RemoveTree(AT_FDCWD, trial); });
-  ATOLL_TRY(sys::EnsureDirAt(AT_FDCWD, trial, 0700));
-  ATOLL_TRY(sys::EnsureDirAt(AT_FDCWD, trial + "/images", 0700));
-  for (const auto& [name, bytes] : backup.files) ATOLL_TRY(WriteFile(trial + "/" + name, bytes));
+  ATOLL_TRY(Unpack(backup, trial));
+  ATOLL_TRY(CheckRecords(trial));
   ATOLL_TRY(CheckStore(config, trial, backup.store));
   ATOLL_ASSIGN(const size_t discarded, DiscardLaterLayers(config, trial));
+  // The checks have written to these databases and to logs beside them. What is restored is what
+  // the backup holds; the daemon brings it to its schema.
+  ATOLL_TRY(Unpack(backup, trial));
   // The directories are the daemon's user's: no link there may lead root elsewhere.
   constexpr int kDirectory = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
   ATOLL_ASSIGN(const UniqueFd top, sys::Open(state, kDirectory));

@@ -355,8 +355,8 @@ class Daemon:
             for file in self.data_dir.glob('state/atoll.db*'):
                 shutil.copy(file, copy)
             with contextlib.closing(sqlite3.connect(pathlib.Path(copy, 'atoll.db'))) as store:
-                (spec,), = store.execute('SELECT spec FROM sandboxes WHERE id = ?', (sandbox,))
-        return json.loads(spec)['token']
+                (record,), = store.execute('SELECT record FROM sandboxes WHERE id = ?', (sandbox,))
+        return json.loads(record)['token']
 
     def run(self, sandbox, command, **fields):
         """Runs a shell command to its end."""

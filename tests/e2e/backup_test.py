@@ -1,8 +1,12 @@
 """Backups of the daemon's state: what comes back with the store that belongs to it, what is refused with
 any other, and that a store without its layers is not healthy."""
+import base64
+import contextlib
 import json
 import os
+import pathlib
 import shutil
+import sqlite3
 import stat
 import subprocess
 import unittest
@@ -12,6 +16,7 @@ import box
 from atoll import SLOWNESS
 
 UNTIL = 20 * SLOWNESS
+OLDER = pathlib.Path(__file__).parents[1] / 'unit/sandbox/stores/schema_2.sql'
 KEPT = {'name': 'v', 'mountPath': '/data', 'pvc': {'claimName': 'kept'}}
 
 
@@ -50,6 +55,17 @@ class Backup(unittest.TestCase):
         for word in words:
             self.assertIn(word, said)
         self.assertFalse((self.state / 'atoll.db').exists() or (self.daemon.data_dir / 'restore').exists())
+
+    def change(self, name, statements, anew=False):
+        """Of a database of the backup, or of one that is made anew by the statements."""
+        backup = json.loads(self.file.read_text())
+        path = self.daemon.top / 'changed.db'
+        path.write_bytes(b'' if anew else base64.b64decode(backup['files'][name]))
+        with contextlib.closing(sqlite3.connect(path)) as database:
+            database.executescript(statements)
+            database.execute('PRAGMA journal_mode=DELETE')
+        backup['files'][name] = base64.b64encode(path.read_bytes()).decode()
+        self.file.write_text(json.dumps(backup))
 
     def lose_state(self):
         shutil.rmtree(self.state)
@@ -125,6 +141,38 @@ class Backup(unittest.TestCase):
         self.restore()
         self.daemon.start()
         self.check_all_is_there()
+
+    def test_records_of_a_newer_release(self):
+        self.backup()
+        self.daemon.shutdown()
+        self.lose_state()
+        text = self.file.read_text()
+        for name, change, said in (
+                ('atoll.db', 'PRAGMA user_version = 1000', 'a newer Atoll has written it (schema 1000'),
+                ('images/images.db', 'PRAGMA user_version = 1000', 'a newer Atoll has written it (schema 1000'),
+                ('atoll.db', "UPDATE volumes SET record = json_insert(record, '$.later', 1)", 'record kept of volumes'),
+                ('atoll.db', "UPDATE snapshots SET record = json_insert(record, '$.later', 1)", "'later' is not known")):
+            self.change(name, change)
+            self.refused(said)
+            self.file.write_text(text)
+        self.restore()
+        self.daemon.start()
+        self.check_all_is_there()
+
+    def test_records_of_an_older_release(self):
+        self.backup()
+        self.daemon.shutdown()
+        self.lose_state()
+        self.change('atoll.db', OLDER.read_text() + """
+            DELETE FROM sandboxes; DELETE FROM snapshots; DELETE FROM templates;
+            DELETE FROM pools WHERE name <> 'empty'; DELETE FROM volumes WHERE name <> 'cache';
+            UPDATE volumes SET name = 'kept'""", anew=True)
+        self.restore()
+        self.daemon.start()
+        self.assertEqual([volume['name'] for volume in self.daemon.request('GET', '/v1/volumes')['items']], ['kept'])
+        self.assertEqual([pool['name'] for pool in self.daemon.request('GET', '/v1/pools')['items']], ['empty'])
+        sandbox = self.daemon.create(self.image, volumes=[KEPT])
+        self.assertEqual(self.daemon.run(sandbox, 'cat /data/file').stdout, 'volume')
 
     def test_a_store_without_its_layers_is_not_healthy(self):
         self.daemon.shutdown()

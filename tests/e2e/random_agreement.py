@@ -101,11 +101,11 @@ class Agreement:
             for file in self.daemon.data_dir.glob('state/atoll.db*'):
                 shutil.copy(file, copy)
             with contextlib.closing(sqlite3.connect(pathlib.Path(copy, 'atoll.db'))) as store:
-                rows = store.execute('SELECT id, slot, state, spec FROM sandboxes').fetchall()
-                snapshots = store.execute('SELECT * FROM snapshots').fetchall()
-        specs = [(box, slot, state, json.loads(spec)) for box, slot, state, spec in rows]
+                rows = store.execute("SELECT id, moves ->> 'slot', moves ->> 'state', record FROM sandboxes").fetchall()
+                snapshots = store.execute("SELECT record ->> 'layers' FROM snapshots").fetchall()
+        specs = [(box, slot, state, json.loads(record)) for box, slot, state, record in rows]
         layers = {str(layer) for _, _, state, spec in specs if state in LIVE for layer in spec['layers']}
-        layers |= {str(layer) for row in snapshots for layer in json.loads(row[9])['layers']}
+        layers |= {str(layer) for row in snapshots for layer in json.loads(row[0])}
         of_ended = {str(layer) for _, _, state, spec in specs if state not in LIVE for layer in spec['layers']}
         return {(spec.get('host_id', box), slot, state, None if spec.get('stocked') else box)
                 for box, slot, state, spec in specs}, layers, of_ended

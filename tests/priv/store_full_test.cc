@@ -112,7 +112,7 @@ PRIV_TEST(StoreFull, WhatIsThereCanBeChangedAndRemoved) {
   Sandbox patched = Numbered(0);
   patched.metadata["more"] = std::string(1000, 'n');
   EXPECT_TRUE(store.UpdateSpec(patched));
-  EXPECT_TRUE(volumes->Write({"v", VolumeRecord::State::kRemoving, 0, ""}));
+  EXPECT_TRUE(volumes->Rewrite({"v", VolumeRecord::State::kRemoving, 0, ""}));
   EXPECT_TRUE(volumes->Remove("v"));
   for (int i = 1; i < 200 + more; ++i) {
     const Status removed = store.Remove(Numbered(i).id);
@@ -166,6 +166,39 @@ PRIV_TEST(StoreFull, StartsAgainAndAgain) {
     EXPECT_EQ(all.size(), 99U - static_cast<size_t>(round));
     EXPECT_EQ(all.begin()->second.state, State::kPaused);
   }
+}
+
+// The daemon of the release before can start on it again.
+PRIV_TEST(StoreFull, AStoreOfTheLastReleaseStaysAsItIsUntilThereIsRoom) {
+  FullDisk disk;
+  const auto ask = [&disk](const std::string& sql) {
+    auto db = sqlite::Db::Open(disk.Path(), {.log_bytes = Store::kLogBytes});
+    auto row = db->Prepare(sql);
+    EXPECT_TRUE(row && *row->Step()) << sql;
+    return row->ColumnInt(0);
+  };
+  {
+    const auto last = sys::ReadFileAt(AT_FDCWD, SANDBOX_STORES "/schema_2.sql", 1 << 20);
+    ASSERT_TRUE(last);
+    auto db = sqlite::Db::Open(disk.Path(), {.log_bytes = Store::kLogBytes});
+    ASSERT_TRUE(db && db->Exec(*last));
+    ASSERT_TRUE(db->Exec(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000) "
+        "INSERT INTO sandboxes SELECT 'more-' || i, state, reason, message, transition_ms, 1000, "
+        "created_ms, expires_ms, json_set(spec, '$.metadata.text', hex(zeroblob(500))) "
+        "FROM n, (SELECT * FROM sandboxes WHERE slot = 4)"));
+  }
+  disk.Fill();
+  const auto refused = Store::Open(disk.Path());
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().error_number(), ENOSPC) << refused.error().message();
+  EXPECT_EQ(ask("PRAGMA user_version"), 2);
+  EXPECT_EQ(ask("SELECT count(spec) FROM sandboxes"), 2011);
+  disk.MakeRoom();
+  auto store = Store::Open(disk.Path());
+  ASSERT_TRUE(store) << store.error().message();
+  EXPECT_EQ(Loaded(**store).size(), 2011U);
+  EXPECT_TRUE((*store)->Check());
 }
 
 // Somebody else's program must not take away the log that this one writes to.

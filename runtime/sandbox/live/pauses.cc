@@ -254,7 +254,6 @@ void Pauses::Reclaimed(const std::string& id, uint64_t order,
   Sandbox& sandbox = *asked;
   // Without a spawner: the reconciliation asks the next one.
   if (!reclaimed && reclaimed.error().code() == Code::kUnavailable) return;
-  Status stored;
   if (reclaimed) {
     const bool news = sandbox.reclaimed_bytes == 0;
     sandbox.reclaimed_bytes = reclaimed->swapped_bytes;
@@ -266,7 +265,6 @@ void Pauses::Reclaimed(const std::string& id, uint64_t order,
         .Add("sandbox", id)
         .Add("bytes", reclaimed->swapped_bytes)
         .Add("resident", reclaimed->resident_bytes);
-    stored = parts_.store.UpdateSpec(sandbox);
   } else {
     ++stats_.kept;
     const std::string why =
@@ -276,8 +274,8 @@ void Pauses::Reclaimed(const std::string& id, uint64_t order,
         .Add("sandbox", id)
         .Add(reclaimed.error());
     parts_.history.Note(sandbox, "MemoryKept", parts_.clock.UnixMillis());
-    stored = parts_.store.Update(sandbox);
   }
+  const Status stored = parts_.store.Update(sandbox);
   // It is told again after a restart.
   if (!stored) LogLine(LogLevel::kWarning, "cannot record").Add("sandbox", id).Add(stored.error());
 }

@@ -1,23 +1,39 @@
-// What the store keeps of a sandbox: one list, which writing (a const one), reading and tests
-// visit.
+// The fields of a sandbox in the store, and of the structs in it (fields.h).
 #pragma once
 
-#include <concepts>
-#include <type_traits>
+#include <string_view>
 
+#include "runtime/sandbox/record/fields.h"
 #include "runtime/sandbox/record/sandbox.h"
 
 namespace atl::sandbox {
 
-template <typename T, typename Plain>
-concept MaybeConst = std::same_as<std::remove_const_t<T>, Plain>;
+// Without the programs that an image names: a request says those, or a snapshot does not keep them.
+template <MaybeConst<images::ImageConfig> C, typename Io>
+void VisitProcess(C& config, Io& io) {
+  io.Required("env", config.env);
+  io.Required("cwd", config.working_dir);
+  io.Required("user", config.user);
+  io.Required("arch", config.architecture);
+  io.Optional("volumes", config.volumes);
+  io.Optional("stop_signal", config.stop_signal);
+}
 
-// The fields that have no column of their own: one JSON object. Required: in every record. Added:
-// in every record since there is such a field; absent, it has its default. Optional: likewise, and
-// left out while it has its default. Group: an object within the object, left out while all of it
-// has its default.
+// What a transition changes. It has a text of its own, so that a transition writes no more.
 template <MaybeConst<Sandbox> S, typename Io>
-void VisitSpec(S& s, Io& io) {
+void VisitMoves(S& s, Io& io) {
+  io.Required("slot", s.slot);
+  io.Word("state", s.state, StateName,
+          [&s](std::string_view word) { return ParseState(word, s.slot); });
+  io.Required("reason", s.reason);
+  io.Required("message", s.message);
+  io.Required("transition", s.transition_at_ms);
+  io.Optional("expires", s.expires_at_ms);
+  io.Optional("reclaimed", s.reclaimed_bytes);
+}
+
+template <MaybeConst<Sandbox> S, typename Io>
+void VisitFields(S& s, Io& io) {
   io.Required("image", s.spec.image);
   io.Required("digest", s.image_digest);
   io.Required("layers", s.layers);
@@ -29,15 +45,7 @@ void VisitSpec(S& s, Io& io) {
   io.Optional("reserved", s.spec.reserved);
   io.Optional("hooks", s.spec.hooks);
   io.Optional("snapshot", s.spec.snapshot_id);
-  // Without the program it names, which a request says or a snapshot does not keep.
-  io.Group("config", s.config, [](auto& in, auto& config) {
-    in.Required("env", config.env);
-    in.Required("cwd", config.working_dir);
-    in.Required("user", config.user);
-    in.Required("arch", config.architecture);
-    in.Optional("volumes", config.volumes);
-    in.Optional("stop_signal", config.stop_signal);
-  });
+  io.Group("config", s.config, [](auto& in, auto& config) { VisitProcess(config, in); });
   io.Optional("volumes", s.spec.volumes);
   io.Optional("readonly_root", s.spec.readonly_root);
   io.Optional("unique_name", s.spec.unique_name);
@@ -53,7 +61,6 @@ void VisitSpec(S& s, Io& io) {
   io.Optional("bandwidth", s.spec.network.bytes_per_second);
   io.Optional("idle", s.spec.idle);
   io.Optional("reclaims", s.spec.reclaims);
-  io.Optional("reclaimed", s.reclaimed_bytes);
   io.Optional("platform", s.spec.platform);
   io.Optional("extensions", s.spec.extensions);
   io.Optional("host_id", s.host_id);
@@ -64,41 +71,42 @@ void VisitSpec(S& s, Io& io) {
 }
 
 template <MaybeConst<Platform> P, typename Io>
-void VisitMembers(P& platform, Io& io) {
+void VisitFields(P& platform, Io& io) {
   io.Required("os", platform.os);
   io.Required("arch", platform.arch);
 }
 
 template <MaybeConst<IdlePolicy> I, typename Io>
-void VisitMembers(I& idle, Io& io) {
+void VisitFields(I& idle, Io& io) {
   io.Required("after", idle.after_seconds);
   io.Required("ends", idle.ends);
 }
 
 template <MaybeConst<intercept::Authority> A, typename Io>
-void VisitMembers(A& authority, Io& io) {
+void VisitFields(A& authority, Io& io) {
   io.Required("certificate", authority.certificate);
   io.Required("key", authority.key);
   io.Required("link", authority.link);
 }
 
 template <MaybeConst<Reservation> R, typename Io>
-void VisitMembers(R& reserved, Io& io) {
+void VisitFields(R& reserved, Io& io) {
   io.Required("memory", reserved.memory_bytes);
   io.Required("cpu", reserved.cpu_millis);
 }
 
 template <MaybeConst<wire::Hook> H, typename Io>
-void VisitMembers(H& hook, Io& io) {
+void VisitFields(H& hook, Io& io) {
   io.Required("name", hook.name);
   io.Required("schedule", hook.schedule);
   io.Required("argv", hook.argv);
   io.Required("timeout", hook.timeout_seconds);
 }
 
+inline constexpr std::string_view kVolumeKinds[] = {"named", "host", "objects"};
 template <MaybeConst<wire::Volume> V, typename Io>
-void VisitMembers(V& volume, Io& io) {
-  io.Required("host", volume.kind);
+void VisitFields(V& volume, Io& io) {
+  io.Word("kind", volume.kind, kVolumeKinds);
   io.Required("source", volume.source);
   io.Required("sub", volume.sub_path);
   io.Required("target", volume.target);
@@ -107,8 +115,12 @@ void VisitMembers(V& volume, Io& io) {
 }
 
 template <MaybeConst<cgroup::Limits> L, typename Io>
-void VisitMembers(L& limits, Io& io) {
-  for (const auto& field : cgroup::kLimitFields) io.Added(field.name, limits.*field.value);
+void VisitFields(L& limits, Io& io) {
+  for (const cgroup::LimitField& field : cgroup::kLimitFields) {
+    // What the spawner keeps, it kept on every host before records told of it.
+    const bool was_kept = field.keeper == cgroup::LimitKeeper::kSpawner;
+    io.Added(field.name, limits.*field.value, was_kept ? field.usual : 0);
+  }
 }
 
 }  // namespace atl::sandbox

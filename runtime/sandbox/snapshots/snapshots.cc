@@ -118,7 +118,7 @@ Result<Snapshot> Snapshots::Take(const Sandbox& source, const std::string& name,
   ATOLL_ASSIGN(const wire::LayerId layer, images_.ReserveLayer());
   snapshot.layers = {layer};
   snapshot.layers.insert(snapshot.layers.end(), source.layers.begin(), source.layers.end());
-  if (Status inserted = store_.Insert(snapshot); !inserted) {
+  if (Status inserted = store_.Write(snapshot); !inserted) {
     images_.DropLayer(layer);
     return Fail(std::move(inserted).error().Wrap("record the new snapshot"));
   }
@@ -158,7 +158,7 @@ Result<Snapshot> Snapshots::Admit(const images::Image& image, const std::string&
   snapshot.message = "Snapshot is ready";
   snapshot.created_at_ms = snapshot.transition_at_ms = clock_.UnixMillis();
   snapshot.size_bytes = images_.LayersOf(image).front().size_bytes;
-  if (Status inserted = store_.Insert(snapshot); !inserted) {
+  if (Status inserted = store_.Write(snapshot); !inserted) {
     return Fail(std::move(inserted).error().Wrap("record the new snapshot"));
   }
   Hold(snapshot);
@@ -255,7 +255,7 @@ Status Snapshots::Enter(Snapshot& snapshot, Stage state, const char* reason, std
   snapshot.reason = reason;
   snapshot.message = std::move(message);
   snapshot.transition_at_ms = clock_.UnixMillis();
-  return store_.Update(snapshot);
+  return store_.Rewrite(snapshot);
 }
 
 const Snapshot* Snapshots::Find(const std::string& id) const {

@@ -3,12 +3,6 @@
 namespace atl::sandbox {
 namespace {
 
-// Numbered, so that the oldest can be dropped without a look at the others.
-constexpr char kGoneIdsSchema[] =
-    "CREATE TABLE IF NOT EXISTS gone ("
-    " number INTEGER PRIMARY KEY,"
-    " id TEXT NOT NULL UNIQUE)";
-
 // A trigger, and not a second statement of Store::Remove: no way of losing a record can forget it.
 // Made again at each start, because the number of ids that are kept is part of it. A sandbox is in
 // the store from its publication on, so an id that no client was told is not remembered.
@@ -23,7 +17,6 @@ std::string Trigger(int64_t kept) {
 }  // namespace
 
 Result<std::unique_ptr<GoneIds>> GoneIds::Open(sqlite::Db& db, int64_t kept) {
-  ATOLL_TRY(db.Exec(kGoneIdsSchema));
   ATOLL_ASSIGN(sqlite::Transaction transaction, sqlite::Transaction::Begin(db));
   ATOLL_TRY(db.Exec(Trigger(kept)));
   ATOLL_TRY(transaction.Commit());

@@ -6,22 +6,7 @@
 #include "runtime/base/log.h"
 
 namespace atl::sandbox {
-namespace {
-
-constexpr char kHistorySchema[] =
-    "CREATE TABLE IF NOT EXISTS history ("
-    " id TEXT NOT NULL,"
-    " seq INTEGER NOT NULL,"
-    " time_ms INTEGER NOT NULL,"
-    " kind TEXT NOT NULL,"
-    " reason TEXT NOT NULL,"
-    " message TEXT NOT NULL,"
-    " PRIMARY KEY (id, seq)) WITHOUT ROWID";
-
-}  // namespace
-
 Result<std::unique_ptr<History>> History::Open(sqlite::Db& db, Loop& loop, int64_t least_room) {
-  ATOLL_TRY(db.Exec(kHistorySchema));
   ATOLL_ASSIGN(
       sqlite::Stmt insert,
       db.Prepare("INSERT INTO history (id, seq, time_ms, kind, reason, message) SELECT "

@@ -6,12 +6,9 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <string>
-#include <utility>
-#include <vector>
 
-#include "runtime/base/result.h"
+#include "runtime/sandbox/record/fields.h"
 #include "runtime/sandbox/store/record_table.h"
 
 namespace atl::sandbox {
@@ -27,28 +24,27 @@ struct PoolCapacity {
 };
 
 struct PoolRecord {
+  static constexpr char kTable[] = "pools";
+
   std::string name;
   std::string image;                                   // the normalised name
   std::map<std::string, std::string> resource_limits;  // as asked for
   PoolCapacity capacity;
   int64_t created_at_ms = 0;
+
+  static constexpr auto kId = &PoolRecord::name;
 };
 
-class PoolStore {
- public:
-  // `path`: that of Store, which was opened before.
-  static Result<std::unique_ptr<PoolStore>> Open(const std::string& path);
+template <MaybeConst<PoolRecord> R, typename Io>
+void VisitFields(R& pool, Io& io) {
+  io.Required("image", pool.image);
+  io.Required("limits", pool.resource_limits);
+  io.Required("buffer_min", pool.capacity.buffer_min);
+  io.Required("buffer_max", pool.capacity.buffer_max);
+  io.Required("pool_min", pool.capacity.pool_min);
+  io.Required("pool_max", pool.capacity.pool_max);
+}
 
-  Result<std::vector<PoolRecord>> Load();
-  // Inserts or replaces. On a full disk kResourceExhausted with ENOSPC.
-  Status Write(const PoolRecord& record);
-  // An unknown name is not an error.
-  Status Remove(const std::string& name);
-
- private:
-  explicit PoolStore(RecordTable table) : table_(std::move(table)) {}
-
-  RecordTable table_;
-};
+using PoolStore = RecordTable<PoolRecord>;
 
 }  // namespace atl::sandbox

@@ -1,63 +1,86 @@
-// One kind of record in the daemon's database, beside the sandboxes' own: a row each, found by the
-// first column, with commits that survive power loss. What the columns mean is known to the store
-// that has the table.
+// One kind of record in the daemon's database, beside the sandboxes' own: a row each, of an id and
+// a text (record_text.h), with commits that survive power loss.
+//
+// A record has
+//
+//   static constexpr char kTable[]    the name of its table
+//   static constexpr auto kId         the member that identifies it, a text
+//   VisitFields(record, io)           the list of its fields; VisitHead has those of all
 //
 // Thread rule: on the loop. A write is one row and an fsync; such records come and go rarely.
 #pragma once
 
-#include <initializer_list>
+#include <functional>
+#include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "runtime/base/result.h"
 #include "runtime/base/sqlite.h"
+#include "runtime/sandbox/store/record_text.h"
 
 namespace atl::sandbox {
 
-class RecordTable {
+// The table without what its records mean.
+class RecordRows {
  public:
-  struct Column {
-    std::string_view name;
-    std::string_view type;  // SQLite's: TEXT, INTEGER
-  };
+  static Result<RecordRows> Open(const std::string& path, const std::string& table);
 
-  // `path`: that of Store, which was opened before. The first column is the key.
-  static Result<RecordTable> Open(const std::string& path, const std::string& table,
-                                  std::initializer_list<Column> columns);
-
-  // All rows, each by `decode`, which finds the columns in their order.
-  template <typename Record>
-  Result<std::vector<Record>> Load(Result<Record> (*decode)(const sqlite::Stmt& row)) {
-    ATOLL_ASSIGN(sqlite::Stmt row, db_.Prepare(select_));
-    std::vector<Record> records;
-    for (;;) {
-      ATOLL_ASSIGN(const bool is_there, row.Step());
-      if (!is_there) return records;
-      ATOLL_ASSIGN(Record record, decode(row));
-      records.push_back(std::move(record));
-    }
-  }
-  // Before a new one. On a full disk kResourceExhausted with ENOSPC.
+  // Stops at the first error of `each`, which gets the id and the text of the record.
+  Status Load(const std::function<Status(const std::string&, const std::string&)>& each);
   Status CheckRoom();
-  // Inserts or replaces, once all columns are bound and it is run.
-  sqlite::Stmt& Row() { return write_; }
-  // A key that is not there is not an error.
-  Status Remove(const std::string& key) { return remove_.Bind(1, key).Run(); }
+  Status Write(const std::string& id, const std::string& text);
+  Status Remove(const std::string& id);
 
  private:
-  RecordTable(sqlite::Db db, std::string select, sqlite::Stmt write, sqlite::Stmt remove)
+  RecordRows(sqlite::Db db, std::string table, sqlite::Stmt write, sqlite::Stmt remove)
       : db_(std::move(db)),
-        select_(std::move(select)),
+        table_(std::move(table)),
         write_(std::move(write)),
         remove_(std::move(remove)) {}
 
   // Statements are finalised before their connection.
   sqlite::Db db_;
-  std::string select_;
+  std::string table_;
   sqlite::Stmt write_;
   sqlite::Stmt remove_;
+};
+
+template <typename Record>
+class RecordTable {
+ public:
+  // `path`: that of the store (schema.h).
+  static Result<std::unique_ptr<RecordTable>> Open(const std::string& path) {
+    ATOLL_ASSIGN(RecordRows rows, RecordRows::Open(path, Record::kTable));
+    return std::unique_ptr<RecordTable>(new RecordTable(std::move(rows)));
+  }
+
+  Result<std::vector<Record>> Load() {
+    std::vector<Record> records;
+    ATOLL_TRY(rows_.Load([&records](const std::string& id, const std::string& text) {
+      Record& record = records.emplace_back();
+      record.*Record::kId = id;
+      return DecodeRecord(text, &record);
+    }));
+    return records;
+  }
+  // Inserts or replaces. On a full disk kResourceExhausted with ENOSPC.
+  Status Write(const Record& record) {
+    ATOLL_TRY(rows_.CheckRoom());
+    return Rewrite(record);
+  }
+  // Likewise for a record that takes hardly more room than before: works on a full disk.
+  Status Rewrite(const Record& record) {
+    return rows_.Write(record.*Record::kId, EncodeRecord(record));
+  }
+  // An unknown id is not an error.
+  Status Remove(const std::string& id) { return rows_.Remove(id); }
+
+ private:
+  explicit RecordTable(RecordRows rows) : rows_(std::move(rows)) {}
+
+  RecordRows rows_;
 };
 
 }  // namespace atl::sandbox

@@ -4,16 +4,15 @@
 // Thread rule: on the loop. A write is one row and an fsync; snapshots come and go rarely.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "images/image.h"
-#include "runtime/base/result.h"
+#include "runtime/sandbox/record/record_fields.h"
 #include "runtime/sandbox/store/record_table.h"
 #include "runtime/wire/layer.h"
 
@@ -23,6 +22,8 @@ inline constexpr size_t kMaxSnapshotName = 253;  // bytes
 
 // What a sandbox had written when it was taken, over the layers that it was made of.
 struct Snapshot {
+  static constexpr char kTable[] = "snapshots";
+
   // One that is deleted has no record any more: its layers are found by who looks for unused ones.
   enum class State : uint8_t { kCreating, kReady, kFailed };
 
@@ -42,26 +43,38 @@ struct Snapshot {
   images::ImageConfig config;  // the image's, with the source's environment
   std::map<std::string, std::string> metadata;
   std::vector<wire::LayerId> layers;  // topmost first: its own, those of its source
+
+  static constexpr auto kId = &Snapshot::id;
 };
-// "Creating", …: as the API shows it.
-std::string_view SnapshotStateName(Snapshot::State state);
+inline constexpr std::string_view kSnapshotStates[] = {"Creating", "Ready", "Failed"};
+// As the API shows it, and the store keeps it.
+inline std::string_view SnapshotStateName(Snapshot::State state) {
+  return kSnapshotStates[static_cast<size_t>(state)];
+}
 
-class SnapshotStore {
- public:
-  // `path`: that of Store, which was opened before.
-  static Result<std::unique_ptr<SnapshotStore>> Open(const std::string& path);
+template <MaybeConst<Snapshot> S, typename Io>
+void VisitFields(S& snapshot, Io& io) {
+  io.Required("sandbox", snapshot.sandbox_id);
+  io.Required("name", snapshot.name);
+  io.Word("state", snapshot.state, kSnapshotStates);
+  io.Required("reason", snapshot.reason);
+  io.Required("message", snapshot.message);
+  io.Required("transition", snapshot.transition_at_ms);
+  io.Required("size", snapshot.size_bytes);
+  io.Required("image", snapshot.image);
+  io.Required("digest", snapshot.image_digest);
+  io.Group("config", snapshot.config, [](auto& in, auto& config) {
+    VisitProcess(config, in);
+    in.Optional("entrypoint", config.entrypoint);
+    in.Optional("cmd", config.cmd);
+    in.Optional("labels", config.labels);
+    in.Optional("ports", config.exposed_ports);
+    in.Optional("shell", config.shell);
+  });
+  io.Required("metadata", snapshot.metadata);
+  io.Required("layers", snapshot.layers);
+}
 
-  Result<std::vector<Snapshot>> Load();
-  // A new one on a full disk is kResourceExhausted with ENOSPC.
-  Status Insert(const Snapshot& snapshot);
-  Status Update(const Snapshot& snapshot);
-  // An unknown id is not an error.
-  Status Remove(const std::string& id);
-
- private:
-  explicit SnapshotStore(RecordTable table) : table_(std::move(table)) {}
-
-  RecordTable table_;
-};
+using SnapshotStore = RecordTable<Snapshot>;
 
 }  // namespace atl::sandbox

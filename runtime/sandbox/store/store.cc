@@ -1,188 +1,40 @@
 #include "runtime/sandbox/store/store.h"
 
 #include <cerrno>
-#include <nlohmann/json.hpp>
 #include <sstream>
-#include <type_traits>
 
-#include "netpolicy/policy/policy_json.h"
-#include "runtime/base/json_text.h"
 #include "runtime/sandbox/record/record_fields.h"
+#include "runtime/sandbox/store/record_text.h"
+#include "runtime/sandbox/store/schema.h"
 
 namespace atl::sandbox {
 namespace {
 
-using nlohmann::json;
-
-constexpr int64_t kSchemaVersion = 2;
-// WITHOUT ROWID: one b-tree, so that a row is one page of the log and not two.
-// `spec` is what never changes, as JSON: columns are only what is written again or looked at by
-// SQL. A text state, so that `sqlite3 atoll.db` shows something to people.
-constexpr char kSandboxSchema[] =
-    "CREATE TABLE sandboxes ("
-    " id TEXT PRIMARY KEY,"
-    " state TEXT NOT NULL,"
-    " reason TEXT NOT NULL,"
-    " message TEXT NOT NULL,"
-    " transition_ms INTEGER NOT NULL,"
-    " slot INTEGER NOT NULL,"
-    " created_ms INTEGER NOT NULL,"
-    " expires_ms INTEGER,"
-    " spec TEXT NOT NULL) WITHOUT ROWID";
-// Numbered, so that the oldest can be dropped without a look at the others.
-constexpr char kKeySchema[] =
-    "CREATE TABLE idempotency_keys ("
-    " number INTEGER PRIMARY KEY,"
-    " key TEXT NOT NULL,"
-    " fingerprint TEXT NOT NULL,"
-    " sandbox TEXT NOT NULL,"
-    " made_ms INTEGER NOT NULL)";
 // A write that moves the log does so with two fsyncs of 10 ms. A pool thread does it earlier; the
 // size of the log is the bound if that one is stuck, or never done because writes do not stop.
 constexpr int kWritesPerCheckpoint = 500;
 constexpr sqlite::Options kOptions = {.log_bytes = Store::kLogBytes};
 
-// Writes what is const and reads what is not. Throws what nlohmann/json throws.
-class SpecJson {
- public:
-  // Both borrowed. `status`: what is wrong besides.
-  SpecJson(json* object, Status* status) : object_(*object), status_(*status) {}
-
-  template <typename T>
-  void Required(const char* name, T& value) {
-    if constexpr (std::is_const_v<T>) {
-      used_ = used_ || value != T{};
-      Value(object_[name], value);
-    } else {
-      Value(object_.at(name), value);
-    }
-  }
-  template <typename T>
-  void Added(const char* name, T& value) {
-    if (std::is_const_v<T> || object_.contains(name)) Required(name, value);
-  }
-  template <typename T>
-  void Optional(const char* name, T& value) {
-    if (!std::is_const_v<T> || value != T{}) Added(name, value);
-  }
-  template <typename T, typename Visit>
-  void Group(const char* name, T& value, Visit visit) {
-    json object = object_.value(name, json::object());
-    if (!std::is_const_v<T> && object.empty()) return;
-    SpecJson group(&object, &status_);
-    visit(group, value);
-    if (group.used_) object_[name] = std::move(object);
-  }
-
- private:
-  template <typename T>
-  void Value(json& node, T& value) {
-    constexpr bool kWrites = std::is_const_v<T>;
-    using Plain = std::remove_const_t<T>;
-    if constexpr (requires { VisitMembers(value, *this); }) {
-      SpecJson members(&node, &status_);
-      VisitMembers(value, members);
-    } else if constexpr (requires { value.has_value(); }) {
-      if constexpr (!kWrites) value.emplace();
-      Value(node, *value);
-    } else if constexpr (std::is_same_v<Plain, std::vector<wire::Volume>> ||
-                         std::is_same_v<Plain, std::vector<wire::Hook>>) {
-      if constexpr (!kWrites) value.resize(node.size());
-      for (size_t i = 0; i < value.size(); ++i) Value(node[i], value[i]);
-    } else if constexpr (std::is_same_v<Plain, wire::Volume::Kind>) {
-      using enum wire::Volume::Kind;
-      // A boolean, whether it is a host path, since there were no others; of a bucket it is a word.
-      if constexpr (kWrites) {
-        node = value == kObjects ? json("objects") : json(value == kHost);
-      } else {
-        value = node.is_string() ? kObjects : node.get<bool>() ? kHost : kNamed;
-      }
-    } else if constexpr (std::is_same_v<Plain, netpolicy::SharedPolicy>) {
-      if constexpr (kWrites) node = netpolicy::PolicyToJson(*value);
-      if constexpr (!kWrites) ReadPolicy(node.get<std::string>(), value);
-    } else if constexpr (kWrites) {
-      node = value;
-    } else {
-      node.get_to(value);
-    }
-  }
-  void ReadPolicy(const std::string& text, netpolicy::SharedPolicy& policy) {
-    auto parsed = netpolicy::ParsePolicy(text);
-    if (parsed) {
-      policy = netpolicy::Share(*std::move(parsed));
-    } else {
-      status_ = Fail(std::move(parsed).error());
-    }
-  }
-
-  json& object_;
-  Status& status_;
-  bool used_ = false;  // something but defaults was written
-};
-
-std::string EncodeSpec(const Sandbox& s) {
-  json spec;
-  Status written;
-  SpecJson io(&spec, &written);
-  VisitSpec(s, io);
-  return JsonText(spec);
+std::string EncodeMoves(const Sandbox& s) {
+  return WriteRecord([&s](RecordWriter& io) { VisitMoves(s, io); });
 }
 
-Status DecodeSpec(const std::string& text, Sandbox* s) {
-  Status read;
-  // What every host keeps was so before records told of it.
-  for (const cgroup::LimitField& field : cgroup::kLimitFields) {
-    if (field.keeper == cgroup::LimitKeeper::kSpawner) s->spec.limits.*field.value = field.usual;
-  }
-  try {
-    if (auto spec = ParseJson(text)) {
-      SpecJson io(&*spec, &read);
-      VisitSpec(*s, io);
-    } else {
-      read = Fail(Code::kInternal, spec.error().message());
-    }
-  } catch (const json::exception& e) {
-    read = Fail(Code::kInternal, e.what());
-  }
-  if (!read) return Fail(std::move(read).error().Wrap("record of sandbox " + s->id));
+Status Decode(const std::string& moves, const std::string& record, Sandbox* s) {
+  ATOLL_TRY(ReadRecord(moves, [s](RecordReader& io) { VisitMoves(*s, io); }));
+  ATOLL_TRY(DecodeRecord(record, s));
   s->spec.network.sandbox = s->id;
+  // It had run before.
+  if (s->state == State::kAwaiting && !s->host_id.empty()) s->state = State::kReplacing;
   return {};
-}
-
-void BindExpiry(sqlite::Stmt& statement, int index, const Sandbox& s) {
-  if (s.expires_at_ms) {
-    statement.Bind(index, *s.expires_at_ms);
-  } else {
-    statement.BindNull(index);
-  }
-}
-
-Status Migrate(sqlite::Db& db) {
-  ATOLL_ASSIGN(const int64_t version, db.UserVersion());
-  if (version > kSchemaVersion) {
-    return Fail(Code::kFailedPrecondition, "the store has schema " + std::to_string(version) +
-                                               ", written by a newer Atoll; this one knows " +
-                                               std::to_string(kSchemaVersion));
-  }
-  if (version == kSchemaVersion) return {};
-  ATOLL_ASSIGN(sqlite::Transaction transaction, sqlite::Transaction::Begin(db));
-  if (version < 1) ATOLL_TRY(db.Exec(kSandboxSchema));
-  if (version < 2) ATOLL_TRY(db.Exec(kKeySchema));
-  ATOLL_TRY(db.SetUserVersion(kSchemaVersion));
-  return transaction.Commit();
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Store>> Store::Open(const std::string& path, Loop* loop) {
-  ATOLL_ASSIGN(sqlite::Db db, sqlite::Db::Open(path, kOptions));
-  if (auto migrated = Migrate(db); !migrated) return Fail(std::move(migrated).error().Wrap(path));
+  ATOLL_ASSIGN(sqlite::Db db, OpenRecords(path, kOptions));
   ATOLL_ASSIGN(sqlite::Stmt insert,
-               db.Prepare("INSERT INTO sandboxes (state, reason, message, transition_ms, slot, "
-                          "expires_ms, id, created_ms, spec) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9)"));
-  ATOLL_ASSIGN(sqlite::Stmt update,
-               db.Prepare("UPDATE sandboxes SET state=?1, reason=?2, message=?3, transition_ms=?4, "
-                          "slot=?5, expires_ms=?6 WHERE id=?7"));
+               db.Prepare("INSERT INTO sandboxes (id, moves, record) VALUES (?1,?2,?3)"));
+  ATOLL_ASSIGN(sqlite::Stmt update, db.Prepare("UPDATE sandboxes SET moves=?2 WHERE id=?1"));
   ATOLL_ASSIGN(sqlite::Stmt remove, db.Prepare("DELETE FROM sandboxes WHERE id=?1"));
   std::unique_ptr<Store> store(
       new Store(std::move(db), std::move(insert), std::move(update), std::move(remove)));
@@ -206,22 +58,10 @@ Status Store::KeepRoom(int64_t least) {
 Status Store::Check() {
   if (!*checkpointing_) ATOLL_TRY(db_.KeepRoom(kRoom));
   ATOLL_ASSIGN(sqlite::Transaction transaction, sqlite::Transaction::Begin(db_));
-  ATOLL_TRY(db_.SetUserVersion(kSchemaVersion));
+  ATOLL_ASSIGN(const int64_t version, db_.UserVersion());
+  ATOLL_TRY(db_.SetUserVersion(version));
   return transaction.Commit();
 }
-
-namespace {
-// Parameters 1 to 7, the same in INSERT and UPDATE.
-void BindMoving(sqlite::Stmt& statement, const Sandbox& s) {
-  statement.Bind(1, StateName(s.state))
-      .Bind(2, s.reason)
-      .Bind(3, s.message)
-      .Bind(4, s.transition_at_ms)
-      .Bind(5, static_cast<int64_t>(s.slot));
-  BindExpiry(statement, 6, s);
-  statement.Bind(7, s.id);
-}
-}  // namespace
 
 Status Store::CheckRoom(sqlite::Db& db) {
   ATOLL_ASSIGN(const int64_t room, db.Room());
@@ -231,25 +71,16 @@ Status Store::CheckRoom(sqlite::Db& db) {
 }
 
 Result<std::vector<Sandbox>> Store::Load() {
-  ATOLL_ASSIGN(sqlite::Stmt select,
-               db_.Prepare("SELECT id, state, reason, message, transition_ms, slot, created_ms, "
-                           "expires_ms, spec FROM sandboxes"));
+  ATOLL_ASSIGN(sqlite::Stmt select, db_.Prepare("SELECT id, moves, record FROM sandboxes"));
   std::vector<Sandbox> sandboxes;
   for (;;) {
     ATOLL_ASSIGN(const bool row, select.Step());
     if (!row) return sandboxes;
     Sandbox s;
     s.id = select.ColumnText(0);
-    s.reason = select.ColumnText(2);
-    s.message = select.ColumnText(3);
-    s.transition_at_ms = select.ColumnInt(4);
-    s.slot = static_cast<uint32_t>(select.ColumnInt(5));
-    ATOLL_ASSIGN(s.state, ParseState(select.ColumnText(1), s.slot));
-    s.created_at_ms = select.ColumnInt(6);
-    if (!select.ColumnIsNull(7)) s.expires_at_ms = select.ColumnInt(7);
-    ATOLL_TRY(DecodeSpec(select.ColumnText(8), &s));
-    // It had run before.
-    if (s.state == State::kAwaiting && !s.host_id.empty()) s.state = State::kReplacing;
+    if (Status read = Decode(select.ColumnText(1), select.ColumnText(2), &s); !read) {
+      return Fail(std::move(read).error().Wrap("record of sandbox " + s.id));
+    }
     sandboxes.push_back(std::move(s));
   }
 }
@@ -262,11 +93,7 @@ Status Store::Insert(std::span<const Sandbox> sandboxes, const std::optional<Key
     together.emplace(std::move(transaction));
   }
   if (key) ATOLL_TRY(InsertKey(*key));
-  for (const Sandbox& s : sandboxes) {
-    BindMoving(insert_, s);
-    insert_.Bind(8, s.created_at_ms).Bind(9, EncodeSpec(s));
-    ATOLL_TRY(insert_.Run());
-  }
+  for (const Sandbox& s : sandboxes) ATOLL_TRY(InsertRow(s));
   if (together) ATOLL_TRY(together->Commit());
   Wrote();
   return {};
@@ -278,12 +105,14 @@ Status Store::Reinsert(const Sandbox& sandbox, const std::optional<KeyRecord>& k
   if (key) ATOLL_TRY(InsertKey(*key));
   remove_.Bind(1, sandbox.id);
   ATOLL_TRY(remove_.Run());
-  BindMoving(insert_, sandbox);
-  insert_.Bind(8, sandbox.created_at_ms).Bind(9, EncodeSpec(sandbox));
-  ATOLL_TRY(insert_.Run());
+  ATOLL_TRY(InsertRow(sandbox));
   ATOLL_TRY(together.Commit());
   Wrote();
   return {};
+}
+
+Status Store::InsertRow(const Sandbox& s) {
+  return insert_.Bind(1, s.id).Bind(2, EncodeMoves(s)).Bind(3, EncodeRecord(s)).Run();
 }
 
 Status Store::InsertKey(const KeyRecord& key) {
@@ -330,9 +159,8 @@ Status Store::UpdateSpec(const Sandbox& s) {
 }
 
 Status Store::WriteSpec(const Sandbox& s) {
-  ATOLL_ASSIGN(sqlite::Stmt update, db_.Prepare("UPDATE sandboxes SET spec=?1 WHERE id=?2"));
-  update.Bind(1, EncodeSpec(s)).Bind(2, s.id);
-  ATOLL_TRY(update.Run());
+  ATOLL_ASSIGN(sqlite::Stmt update, db_.Prepare("UPDATE sandboxes SET record=?2 WHERE id=?1"));
+  ATOLL_TRY(update.Bind(1, s.id).Bind(2, EncodeRecord(s)).Run());
   if (db_.Changes() != 1) {
     return Fail(Code::kNotFound, "no record of sandbox " + s.id + " to update");
   }
@@ -341,8 +169,7 @@ Status Store::WriteSpec(const Sandbox& s) {
 }
 
 Status Store::Update(const Sandbox& s) {
-  BindMoving(update_, s);
-  ATOLL_TRY(update_.Run());
+  ATOLL_TRY(update_.Bind(1, s.id).Bind(2, EncodeMoves(s)).Run());
   if (db_.Changes() != 1) {
     return Fail(Code::kNotFound, "no record of sandbox " + s.id + " to update");
   }

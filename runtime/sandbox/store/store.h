@@ -55,7 +55,8 @@ class Store {
   Status Reinsert(const Sandbox& sandbox, const std::optional<KeyRecord>& key);
   // Writes what moves. An unknown id is kNotFound.
   Status Update(const Sandbox& sandbox);
-  // Writes the labels and the policy, which Update does not. An unknown id is kNotFound; as Insert.
+  // Writes the rest of the record: labels, policy and the like. An unknown id is kNotFound; as
+  // Insert.
   Status UpdateSpec(const Sandbox& sandbox);
   // Both at once, with the key of the request that asked for it.
   Status Replace(const Sandbox& sandbox, const std::optional<KeyRecord>& key);
@@ -81,6 +82,7 @@ class Store {
         update_(std::move(update)),
         remove_(std::move(remove)) {}
 
+  Status InsertRow(const Sandbox& sandbox);
   Status InsertKey(const KeyRecord& key);
   Status WriteSpec(const Sandbox& sandbox);
   // Fails if there is less than `least` and no more to be had.

@@ -6,19 +6,19 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "runtime/base/result.h"
+#include "runtime/sandbox/record/fields.h"
 #include "runtime/sandbox/store/record_table.h"
 #include "runtime/wire/preparation.h"
 
 namespace atl::sandbox {
 
 struct TemplateRecord {
+  static constexpr char kTable[] = "templates";
+
   std::string id;                                      // "tpl-" and a UUID
   std::string image;                                   // the normalised name
   std::map<std::string, std::string> resource_limits;  // as asked for
@@ -35,23 +35,33 @@ struct TemplateRecord {
   std::string failure;     // why the latest was not; empty: it was, or there has been none
   int64_t created_at_ms = 0;
   int64_t updated_at_ms = 0;
+
+  static constexpr auto kId = &TemplateRecord::id;
 };
 
-class TemplateStore {
- public:
-  // `path`: that of Store, which was opened before.
-  static Result<std::unique_ptr<TemplateStore>> Open(const std::string& path);
+template <MaybeConst<TemplateRecord> R, typename Io>
+void VisitFields(R& of, Io& io) {
+  io.Required("image", of.image);
+  io.Required("limits", of.resource_limits);
+  io.Required("entrypoint", of.entrypoint);
+  io.Required("env", of.env);
+  io.Required("metadata", of.metadata);
+  io.Required("probePort", of.preparation.probe_port);
+  io.Required("probeCommand", of.preparation.probe_command);
+  io.Required("wait", of.preparation.wait_seconds);
+  io.Required("command", of.preparation.command);
+  io.Required("kernel", of.preparation.kernel);
+  io.Required("timeout", of.preparation.timeout_seconds);
+  io.Required("stock", of.stock);
+  io.Required("publish", of.publish);
+  io.Required("format", of.format);
+  io.Required("probe", of.probe);
+  io.Optional("warmup", of.warmup_seconds);
+  io.Required("succeeded", of.succeeded);
+  io.Required("failure", of.failure);
+  io.Required("updated", of.updated_at_ms);
+}
 
-  Result<std::vector<TemplateRecord>> Load();
-  // Inserts or replaces. On a full disk kResourceExhausted with ENOSPC.
-  Status Write(const TemplateRecord& record);
-  // An unknown id is not an error.
-  Status Remove(const std::string& id);
-
- private:
-  explicit TemplateStore(RecordTable table) : table_(std::move(table)) {}
-
-  RecordTable table_;
-};
+using TemplateStore = RecordTable<TemplateRecord>;
 
 }  // namespace atl::sandbox

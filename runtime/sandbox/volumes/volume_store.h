@@ -5,17 +5,17 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
-#include <utility>
-#include <vector>
+#include <string_view>
 
-#include "runtime/base/result.h"
+#include "runtime/sandbox/record/fields.h"
 #include "runtime/sandbox/store/record_table.h"
 
 namespace atl::sandbox {
 
 struct VolumeRecord {
+  static constexpr char kTable[] = "volumes";
+
   // What is kMaking or kRemoving after a restart was never acknowledged, or its removal was: its
   // directory goes. kTrial is ready, and made for a create that has not succeeded yet, of which
   // `owner` is the sandbox: if that is not recorded either, the create was never acknowledged.
@@ -25,23 +25,18 @@ struct VolumeRecord {
   State state = State::kMaking;
   int64_t created_at_ms = 0;
   std::string owner;  // a sandbox whose end is the volume's, too; empty: none
+
+  static constexpr auto kId = &VolumeRecord::name;
 };
 
-class VolumeStore {
- public:
-  // `path`: that of Store, which was opened before.
-  static Result<std::unique_ptr<VolumeStore>> Open(const std::string& path);
+inline constexpr std::string_view kVolumeStates[] = {"making", "ready", "removing", "trial"};
 
-  Result<std::vector<VolumeRecord>> Load();
-  // Inserts or replaces. A new one on a full disk is kResourceExhausted with ENOSPC.
-  Status Write(const VolumeRecord& record);
-  // An unknown name is not an error.
-  Status Remove(const std::string& name);
+template <MaybeConst<VolumeRecord> R, typename Io>
+void VisitFields(R& volume, Io& io) {
+  io.Word("state", volume.state, kVolumeStates);
+  io.Required("owner", volume.owner);
+}
 
- private:
-  explicit VolumeStore(RecordTable table) : table_(std::move(table)) {}
-
-  RecordTable table_;
-};
+using VolumeStore = RecordTable<VolumeRecord>;
 
 }  // namespace atl::sandbox

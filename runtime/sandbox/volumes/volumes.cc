@@ -54,7 +54,7 @@ void Volumes::Start() {
     if (Usable(volume) && !IsFree(volume)) {
       volume.record.state = VolumeStage::kReady;
       volume.record.owner.clear();
-      if (auto kept = store_.Write(volume.record); !kept) {
+      if (auto kept = store_.Rewrite(volume.record); !kept) {
         LogLine(LogLevel::kError, "cannot record a volume").Add("volume", name).Add(kept.error());
       }
       continue;
@@ -147,7 +147,7 @@ void Volumes::Make(const VolumeRecord& record, uint64_t disk_bytes, Finished don
         Volume& volume = *Look(name);
         if (made) {
           volume.record.state = state;
-          made = store_.Write(volume.record);
+          made = store_.Rewrite(volume.record);
         }
         auto waiting = std::exchange(volume.waiting, {});
         if (!made) {
@@ -196,7 +196,7 @@ void Volumes::Wake(std::map<uint64_t, Waiter> waiting, const Status& status) {
 Status Volumes::MarkRemoving(Volume& volume) {
   VolumeRecord record = volume.record;
   record.state = VolumeStage::kRemoving;
-  ATOLL_TRY(store_.Write(record));
+  ATOLL_TRY(store_.Rewrite(record));
   volume.record = std::move(record);
   return {};
 }
@@ -370,7 +370,7 @@ void Volumes::Keep(const std::string& sandbox) {
     record.state = VolumeStage::kReady;
     record.owner.clear();
     // As it stands it says the same, as long as the sandbox is recorded.
-    if (auto written = store_.Write(record); !written) {
+    if (auto written = store_.Rewrite(record); !written) {
       LogLine(LogLevel::kError, "cannot record a volume").Add("volume", name).Add(written.error());
     }
   }
@@ -406,7 +406,7 @@ void Volumes::Release(const std::string& sandbox) {
     } else {
       volume.record.state = VolumeStage::kReady;
       volume.record.owner.clear();
-      written = store_.Write(volume.record);
+      written = store_.Rewrite(volume.record);
     }
     if (!written) {
       LogLine(LogLevel::kError, "cannot record the end of a volume; the next start removes it")

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/sandbox/store/schema.h"
 #include "tests/unit/sandbox/fakes.h"
 
 namespace atl::sandbox {
@@ -21,7 +22,7 @@ class HistoryTest : public testing::Test {
 
   FakeClock clock;
   FakeLoop loop{clock};
-  sqlite::Db db = std::move(*sqlite::Db::Open(":memory:"));
+  sqlite::Db db = std::move(*OpenRecords(":memory:", {}));
   std::unique_ptr<History> history;
 };
 

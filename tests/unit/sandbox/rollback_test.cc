@@ -315,7 +315,7 @@ TEST_F(RollbackTest, OneThatFailsLeavesTheVaultToItsSandbox) {
       [](const Status&) {});
   ASSERT_NE(network.interceptors[slot], nullptr);
   ASSERT_TRUE(
-      store->db().Exec("CREATE TRIGGER full BEFORE UPDATE OF slot ON sandboxes "
+      store->db().Exec("CREATE TRIGGER full BEFORE UPDATE OF moves ON sandboxes "
                        "BEGIN SELECT RAISE(ABORT, 'full'); END"));
   const auto outcome = Begin(id, snapshot);
   const uint32_t next = spawner.builds.front().slot;
@@ -349,7 +349,7 @@ TEST_F(RollbackTest, AStoreThatIsFullLeavesItAsItWas) {
   const Sandbox before = *sandboxes->registry.Find(kCaller, id);
   // Of the two writes the second fails.
   ASSERT_TRUE(
-      store->db().Exec("CREATE TRIGGER full BEFORE UPDATE OF slot ON sandboxes "
+      store->db().Exec("CREATE TRIGGER full BEFORE UPDATE OF moves ON sandboxes "
                        "BEGIN SELECT RAISE(ABORT, 'full'); END"));
   const auto outcome = Begin(id, snapshot);
   ASSERT_EQ(spawner.builds.size(), 1U);

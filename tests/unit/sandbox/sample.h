@@ -51,12 +51,14 @@ void EachMember(S& s, F each) {
   auto& [name, schedule, argv, timeout] = s;
   [&](auto&... all) { (each(all), ...); }(name, schedule, argv, timeout);
 }
-// But for the programs that an image names, which are no sandbox's, and what it says for people.
+// But for the programs that an image names, which are no sandbox's, and what it says for who builds
+// on it.
 template <MaybeConst<images::ImageConfig> C, typename F>
 void EachMember(C& c, F each) {
   auto& [env, entrypoint, cmd, working_dir, user, architecture, labels, exposed_ports, volumes,
          shell, stop_signal] = c;
-  [&](auto&... all) { (each(all), ...); }(env, working_dir, user, architecture);
+  [&](auto&... all) { (each(all), ...); }(env, working_dir, user, architecture, volumes,
+                                          stop_signal);
 }
 template <MaybeConst<netpolicy::SlotRequest> S, typename F>
 void EachMember(S& s, F each) {
