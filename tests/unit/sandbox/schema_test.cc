@@ -106,8 +106,9 @@ class SchemaTest : public testing::Test {
   std::string Ask(const std::string& sql) {
     auto db = sqlite::Db::Open(Path());
     auto row = db->Prepare(sql);
-    EXPECT_TRUE(row && *row->Step()) << sql;
-    return row->ColumnText(0);
+    const bool is_there = row && row->Step().value_or(false);
+    EXPECT_TRUE(is_there) << sql;
+    return is_there ? row->ColumnText(0) : "";
   }
   // Empty: the daemon starts on it.
   std::string ErrorOfLoading() {
