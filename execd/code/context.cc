@@ -48,6 +48,9 @@ Status Context::StartKernel(const Kernelspec& spec, bool may_claim) {
   callbacks.on_reply = [this](const KernelMessage& message) { OnReply(message); };
   callbacks.on_output = [this](const KernelMessage& message) { OnOutput(message); };
   callbacks.on_left_out = [this] { OnLeftOut(); };
+  callbacks.on_written = [this](bool is_error, std::string_view bytes) {
+    OnWritten(is_error, bytes);
+  };
   callbacks.on_end = [this](const std::string& reason) { OnKernelEnd(reason); };
   if (may_claim) kernel_ = spare_.Claim(spec, cwd_, &callbacks);
   claimed_ = kernel_ != nullptr;
@@ -110,6 +113,8 @@ void Context::Run(std::shared_ptr<Exchange> exchange, std::string code, OutputFo
 
 void Context::Begin(OutputForm form) {
   form_ = form;
+  written_.emplace("stdout", form);
+  written_errors_.emplace("stderr", form);
   started_us_ = MonotonicMicros();
   const int64_t now = UnixMillis();
   exchange_->StartStream(200, EventStreamHeaders());
@@ -211,6 +216,20 @@ void Context::OnLeftOut() {
   Write();
 }
 
+void Context::OnWritten(bool is_error, std::string_view bytes) {
+  if (!busy() || request_.empty() || exchange_->closed()) return;
+  output_since_ = true;
+  (is_error ? written_errors_ : written_)->Append(bytes, UnixMillis(), &batch_);
+  if (!batch_.empty()) Write();
+}
+
+void Context::EndWritten() {
+  for (auto* written : {&written_, &written_errors_}) {
+    if (*written) (*written)->End(UnixMillis(), &batch_);
+    written->reset();
+  }
+}
+
 void Context::FinishSoon() {
   if (idle_ && replied_) return Complete();
   if (finish_ != 0) return;
@@ -223,6 +242,9 @@ void Context::FinishSoon() {
 }
 
 void Context::Complete() {
+  // By a process that the run has waited for, before the kernel said that it is done.
+  kernel_->DrainWritten();
+  EndWritten();
   if (!failed_) batch_.append(reply_error_);
   AppendCompleteEvent(&batch_, (MonotonicMicros() - started_us_) / 1000, UnixMillis());
   Finish();
@@ -282,6 +304,7 @@ void Context::OnKernelEnd(const std::string& reason) {
     lost_ = reason;
     return;
   }
+  EndWritten();
   AppendErrorEvent(&batch_, "KernelDied", reason, UnixMillis());
   Finish();
 }

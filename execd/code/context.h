@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -52,6 +53,8 @@ class Context {
   void OnReply(const KernelMessage& message);
   void RunLater();
   void OnLeftOut();
+  void OnWritten(bool is_error, std::string_view bytes);
+  void EndWritten();
   void OnKernelEnd(const std::string& reason);
   void InterruptNow();
   void Answered();
@@ -78,6 +81,8 @@ class Context {
   std::string request_;                 // empty: not sent yet
   std::string code_, batch_, reply_error_;
   OutputForm form_ = OutputForm::kText;
+  // What the kernel's process and its children have written themselves; there since the run began.
+  std::optional<OutputEvents> written_, written_errors_;
   int64_t started_us_ = 0;
   EventLoop::Id ping_ = 0, finish_ = 0, interrupt_ = 0, once_more_ = 0;
   bool working_ = false;  // the kernel has begun with it

@@ -52,6 +52,10 @@ Result<std::unique_ptr<Kernel>> Kernel::Start(Core* core, Zygote* zygote, const 
   const std::string key = HexEncode(sys::RandomBytes(32));
   std::unique_ptr<Kernel> kernel(
       new Kernel(core, zygote, std::move(home), std::move(ports), key, std::move(callbacks)));
+  // ipykernel, on which other kernels in Python stand, too, tells what its children write by
+  // itself, and copies it to where its streams led before.
+  const std::string_view program = spec.argv[0];
+  kernel->tells_written_ = program.substr(program.rfind('/') + 1).starts_with("python");
   ATOLL_TRY(kernel->WriteConnectionFile(key));
   if (!kernel->Fork(spec, cwd)) ATOLL_TRY(kernel->Spawn(spec, cwd));
   return kernel;
@@ -61,7 +65,9 @@ Kernel::~Kernel() {
   zygote_.Forget(birth_);
   core_.loop.Cancel(deadline_);
   core_.loop.Cancel(probe_again_);
-  if (output_) OutputPipe::Abandon(std::move(output_));
+  for (auto* pipe : {&output_, &errors_}) {
+    if (*pipe) OutputPipe::Abandon(std::move(*pipe));
+  }
 }
 
 int Kernel::NumberOf(KernelPorts::Port port) const {
@@ -99,8 +105,11 @@ Result<Kernel::Place> Kernel::MakePlace(const Kernelspec& spec, const std::strin
   place.env = EnvironmentFor(core_, spec);
   ATOLL_ASSIGN(place.null, OpenNull());
   ATOLL_ASSIGN(place.directory, OpenDirectory(cwd, core_.user));
-  ATOLL_ASSIGN(output_, OutputPipe::Open(&core_.loop, &place.output,
-                                         [this](std::string_view bytes) { KeepTail(bytes); }));
+  ATOLL_ASSIGN(output_,
+               OutputPipe::Open(&core_.loop, &place.output,
+                                [this](std::string_view bytes) { Written(false, bytes); }));
+  ATOLL_ASSIGN(errors_, OutputPipe::Open(&core_.loop, &place.errors,
+                                         [this](std::string_view bytes) { Written(true, bytes); }));
   return place;
 }
 
@@ -143,7 +152,8 @@ Status Kernel::Spawn(const Kernelspec& spec, const std::string& cwd) {
   process.identity = &core_.user;
   process.cwd = place.directory.get();
   process.stdio[0] = launcher ? launcher.get() : place.null.get();
-  process.stdio[1] = process.stdio[2] = place.output.get();
+  process.stdio[1] = place.output.get();
+  process.stdio[2] = place.errors.get();
   ATOLL_ASSIGN(auto job, Job::Start(&core_, std::move(process), 0,
                                     [this](const JobExit& exit) { Ended(exit); }));
   Runs(std::move(job));
@@ -299,14 +309,35 @@ void Kernel::OnIopub(ZmtpMessage message) {
   }
 }
 
-void Kernel::KeepTail(std::string_view bytes) {
+void Kernel::Written(bool is_error, std::string_view bytes) {
+  if (ready_) {
+    if (callbacks_.on_written && !tells_written_) callbacks_.on_written(is_error, bytes);
+    return;
+  }
   tail_.append(bytes.substr(bytes.size() - std::min(bytes.size(), kTail)));
   if (tail_.size() > kTail) tail_.erase(0, tail_.size() - kTail);
 }
 
+void Kernel::PauseOutput() {
+  iopub_->Pause();
+  output_->Pause();
+  errors_->Pause();
+}
+
+void Kernel::ResumeOutput() {
+  iopub_->Resume();
+  output_->Resume();
+  errors_->Resume();
+}
+
+void Kernel::DrainWritten() {
+  output_->Drain();
+  errors_->Drain();
+}
+
 void Kernel::Ended(const JobExit& exit) {
   if (ready_ && !iopub_->paused()) iopub_->Drain();
-  output_->Drain();
+  DrainWritten();
   std::string reason = killed_because_.empty() ? exit.Describe() : killed_because_;
   if (!ready_) {
     reason = "the kernel ended before it answered: " + reason;

@@ -29,6 +29,9 @@ class Kernel {
     std::function<void(const KernelMessage&)> on_reply, on_output;
     // A message of iopub was too large or too complex to be read.
     std::function<void()> on_left_out;
+    // The kernel is ready, and its process, or one that has inherited its streams, has written to
+    // stdout or stderr, which it does not tell itself. None: nobody asks.
+    std::function<void(bool is_error, std::string_view bytes)> on_written;
     // It has ended, or was ended: why, in one line. Once, and nothing after it.
     std::function<void(const std::string& reason)> on_end;
   };
@@ -57,16 +60,18 @@ class Kernel {
   // The whole leaf; on_end is given `reason`.
   void Kill(std::string reason);
 
-  // Back-pressure for iopub.
-  void PauseOutput() { iopub_->Pause(); }
-  void ResumeOutput() { iopub_->Resume(); }
+  // Back-pressure for iopub and the streams.
+  void PauseOutput();
+  void ResumeOutput();
+  // Tells at once what is in the streams.
+  void DrainWritten();
   bool output_paused() const { return iopub_->paused(); }
 
  private:
   // What its process is to have.
   struct Place {
     Environment env;
-    UniqueFd null, directory, output;
+    UniqueFd null, directory, output, errors;
   };
 
   // `ports`: none if it knows "ipc".
@@ -95,7 +100,7 @@ class Kernel {
   void CheckReady();
   void BecomeReady();
   void KillAfter(int64_t delay_us, std::string reason);
-  void KeepTail(std::string_view bytes);
+  void Written(bool is_error, std::string_view bytes);
   void Ended(const JobExit& exit);
 
   Core& core_;
@@ -104,13 +109,14 @@ class Kernel {
   std::optional<KernelPorts> ports_;
   MessageCodec codec_;
   Callbacks callbacks_;
-  std::unique_ptr<OutputPipe> output_;
-  std::string tail_;          // the last of what the process itself has written
-  Zygote::Id birth_ = 0;      // 0: not from a zygote, or born
-  std::unique_ptr<Job> job_;  // null until it is born
+  std::unique_ptr<OutputPipe> output_, errors_;  // a zygote's has one for both
+  std::string tail_;                             // the last of what the process itself has written
+  Zygote::Id birth_ = 0;                         // 0: not from a zygote, or born
+  std::unique_ptr<Job> job_;                     // null until it is born
   std::unique_ptr<Channel> shell_, iopub_, control_;  // control_: null if it is not needed
   EventLoop::Id deadline_ = 0, probe_again_ = 0;
-  std::string settling_;  // the request that it is not ready before; empty: there is none
+  std::string settling_;        // the request that it is not ready before; empty: there is none
+  bool tells_written_ = false;  // what has gone to its streams comes by iopub, too
   bool by_message_ = false, answered_ = false, heard_ = false, ready_ = false;
   std::string killed_because_;
 };

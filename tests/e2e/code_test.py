@@ -1,5 +1,6 @@
 """Code contexts with real kernels: Python's, Bash's and Node's, as images/recipes/kernels.toml has them."""
 import base64
+import json
 import os
 import pty
 import select
@@ -85,6 +86,31 @@ class Kernels(Contexts, unittest.TestCase):
         for language, code in (('python', 'print(6 * 7)'), ('bash', 'echo 42'),
                                ('javascript', 'console.log(42)')):
             self.assertEqual(texts(self.run_in(contexts[language], code)).strip(), '42', language)
+
+    def test_what_children_of_node_inherit(self):
+        """Its children write to the kernel's own streams, and every byte arrives or is replaced."""
+        for language in ('javascript', 'typescript'):
+            with self.subTest(language):
+                context = self.create(language)
+                self.run_in(context, 'import * as child from "child_process"')
+                child = lambda command: self.run_in(
+                    context, f'child.execSync({json.dumps(command)}, {{stdio: "inherit"}}); console.log("done")')
+                events = child('echo out; echo err >&2; printf "no end"')
+                self.assertIsNone(error(events), events)
+                self.assertEqual((sorted(texts(events).split('\n')), texts(events, 'stderr')),
+                                 (['done', 'no end', 'out'], 'err\n'))
+                said = texts(child('printf "\\200\\377caf\\303\\251\\n"'))
+                self.assertIn('\ufffd\ufffdcafé\n', said)
+                said = texts(child('head -c 10485760 /dev/zero | tr "\\0" x'))
+                self.assertEqual(said.count('x'), 10 << 20)
+                # Of nobody: written while nothing runs.
+                self.run_in(context, 'child.spawn("sh", ["-c", "sleep 1; echo late; : >/tmp/late"], {stdio: "inherit"})')
+                until(lambda: self.box.get('/files/info', path='/tmp/late').status == 200, what='it has written')
+                self.assertEqual(texts(self.run_in(context, 'console.log(1)')), '1\n')
+                self.box.out('rm /tmp/late')
+                # The last words of a kernel that dies.
+                events = self.run_in(context, 'process.abort()')
+                self.assertEqual(error(events)['ename'], 'KernelDied')
 
     def zygotes(self, box=None):
         return (box or self.box).out('grep -lx kernel-zygote /proc/[0-9]*/comm; true').split()
