@@ -31,12 +31,12 @@ const char* FamilyName(uint8_t family) {
     case NFPROTO_IPV6:
       return "ip6";
     default:
-      return nullptr;  // bridge, arp and netdev do not see routed packets
+      return nullptr;  // routed packets do not pass bridge, arp and netdev chains
   }
 }
 
-// The whole table as Open would install it, validated by the kernel and thrown away: whatever kind
-// of expression is missing is named by the rule that needs it.
+// Sends the table that Open would install to the kernel, which validates it, and aborts the
+// transaction. If the kernel lacks an expression, the error names the rule that needs it.
 HostFinding CheckRules(int nfnetlink, uint32_t instance) {
   NftTransaction table(TableName(instance));
   AddRulesetAnew(table, RulesetConfig{.instance = instance,
@@ -45,7 +45,7 @@ HostFinding CheckRules(int nfnetlink, uint32_t instance) {
                                       .log_group = 1,
                                       .max_connections = 1});
   const Status checked = table.Check(nfnetlink);
-  if (checked) return {Level::kOk, "nf_tables: all that our rules need", ""};
+  if (checked) return {Level::kOk, "nf_tables: supports all rules", ""};
   return {
       Level::kBlocked, "nf_tables: " + checked.error().message(),
       "load the kernel modules nf_tables, nft_ct, nft_masq, nft_nat, nft_fib_inet, "
@@ -53,8 +53,8 @@ HostFinding CheckRules(int nfnetlink, uint32_t instance) {
       "has them"};
 }
 
-// A request that is malformed in a way that only the veth driver looks at: EINVAL comes from it,
-// EOPNOTSUPP from its absence. Nothing is created.
+// Sends a request with an error that only the veth driver checks. EINVAL means that the driver is
+// there, EOPNOTSUPP that it is missing. Nothing is created.
 HostFinding CheckVeth(int rtnetlink) {
   NetlinkBatch batch;
   batch.Begin(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, "RTM_NEWLINK veth");
@@ -91,7 +91,7 @@ void CheckRouteLocalnet(std::vector<HostFinding>& findings) {
                       "sysctl net.ipv4.conf.all.route_localnet=0"});
 }
 
-// Legacy iptables cannot be read over netlink; the kernel lists only that its table is loaded.
+// Legacy iptables cannot be read over netlink. The kernel only lists that its table is loaded.
 void CheckLegacyTables(std::vector<HostFinding>& findings) {
   for (const char* program : {"iptables", "ip6tables"}) {
     const std::string list =
@@ -161,12 +161,12 @@ std::vector<HostFinding> JudgeChains(const std::vector<ListedChain>& chains, uin
     const bool forward = chain.hook == NF_INET_FORWARD;
     if (!forward && chain.hook != NF_INET_LOCAL_IN) continue;
     if (chain.table == TableName(instance) && chain.family == "inet") continue;
-    // firewalld accepts by policy and rejects with its last rule.
+    // firewalld's policy is accept, but the last rule of its chain rejects.
     const bool firewalld = chain.table == "firewalld";
     if (!chain.drops && !firewalld) continue;
     findings.push_back({Level::kBlocked,
                         "foreign firewall: table " + chain.family + " " + chain.table + ", chain " +
-                            chain.name + " drops what it does not know: sandboxes have no " +
+                            chain.name + " drops unknown traffic: sandboxes have no " +
                             (forward ? "way out" : "name server"),
                         FixFor(chain, links)});
   }
@@ -186,7 +186,7 @@ std::vector<HostFinding> CheckHost(uint32_t instance) {
   const auto chains = ListBaseChains(netfilter->get());
   if (!chains && chains.error().error_number() == EPERM) {
     findings.push_back(
-        {Level::kWarning, "network: cannot be looked at without CAP_NET_ADMIN", "run as root"});
+        {Level::kWarning, "network: cannot be checked without CAP_NET_ADMIN", "run as root"});
     return findings;
   }
   findings.push_back(CheckRules(netfilter->get(), instance));

@@ -1,7 +1,7 @@
-// What a host offers to sandbox networking, and what on it would stand in the way: for `atoll
-// doctor`. Reads only.
+// Reports what sandbox networking needs from the host and what on the host would block it, for
+// `atoll doctor`. Reads only.
 //
-// Thread rule: stateless; may take some milliseconds.
+// Thread rule: stateless; blocks for some milliseconds.
 #pragma once
 
 #include <cstdint>
@@ -21,23 +21,24 @@ struct HostFinding {
   };
   Level level;
   std::string what;  // one line
-  std::string fix;   // what to do; empty if nothing
+  std::string fix;   // advice to the operator; empty if none
 };
 
-// Needs CAP_NET_ADMIN; without it the one finding says so.
+// Runs all checks. Needs CAP_NET_ADMIN; without it, the only finding says so.
 std::vector<HostFinding> CheckHost(uint32_t instance);
 
-// A base chain as the kernel lists it, of any table.
+// An nftables base chain of any table, as the kernel lists it.
 struct ListedChain {
   std::string family;  // "ip", "ip6", "inet"; others are not listed
   std::string table;
   std::string name;
   uint32_t hook;  // NF_INET_…
-  bool drops;     // its policy
+  bool drops;     // its policy is drop
 };
 Result<std::vector<ListedChain>> ListBaseChains(int nfnetlink);
 
-// What to say about foreign chains: those that end in a drop on the way of sandbox packets.
+// Returns a finding for each chain of another program that drops packets on the path of sandbox
+// traffic.
 std::vector<HostFinding> JudgeChains(const std::vector<ListedChain>& chains, uint32_t instance);
 
 }  // namespace atl::netpolicy

@@ -37,19 +37,20 @@ namespace {
 
 constexpr uint32_t kDefaultMtu = 1500;
 constexpr uint32_t kMostConnections = 1'000'000;
-// On the gateway's addresses, where nobody else listens.
+// Port of the proxy on the gateway's addresses, where no other program listens.
 constexpr uint16_t kProxyPort = 15001;
 
-// Of nfnetlink_log; other programs use small numbers.
+// Group of nfnetlink_log. Other programs use small numbers.
 uint16_t LogGroup(uint32_t instance) {
   return static_cast<uint16_t>(16750 + instance);
 }
 
-// A walk through the connection table takes a pool thread 15 ms: at most 1.5 % of a core.
+// Interval of sweeps. A walk through the connection table takes a pool thread 15 ms, so sweeps use
+// at most 1.5 % of one CPU.
 constexpr int64_t kSweepIntervalUs = 1'000'000;
-// The daemon does nothing else meanwhile.
+// Longest wait for a link's carrier. The daemon does nothing else meanwhile.
 constexpr int64_t kCarrierLimitUs = 6'000'000;
-constexpr uint32_t kSmallestMtu = 1280;  // IPv6's, RFC 8200 section 5
+constexpr uint32_t kSmallestMtu = 1280;  // the smallest MTU of IPv6, RFC 8200 section 5
 
 Status CheckSlot(uint32_t slot) {
   if (slot >= 1 && slot <= kMaxSlot) return {};
@@ -57,7 +58,7 @@ Status CheckSlot(uint32_t slot) {
               "network slot " + std::to_string(slot) + ": not 1 to " + std::to_string(kMaxSlot));
 }
 
-// "Such a thing is not there": fine when it was to be removed.
+// Returns true for errors that mean that a thing to be removed is already gone.
 bool IsAbsent(const Error& error) {
   const int number = error.error_number();
   return number == ENOENT || number == ENODEV || number == EADDRNOTAVAIL || number == ESRCH;
@@ -114,12 +115,12 @@ class HostNetwork final : public Network {
   uint32_t instance_ = 0;
   uint32_t mtu_ = kDefaultMtu;
   bool ipv6_ = false;
-  // Opened while privileged and kept: see OpenNetlink. Keeping them also spares every call the
-  // 12 ms that closing an nfnetlink socket takes while deletions are pending.
+  // Sockets that are opened while privileged and kept; see OpenNetlink. Because they stay open, no
+  // call pays the 12 ms that closing an nfnetlink socket takes while deletions are pending.
   UniqueFd route_;
   UniqueFd netfilter_;
   UniqueFd host_netns_;
-  UniqueFd interfaces_;  // any socket, for SIOCGIFINDEX
+  UniqueFd interfaces_;  // any socket; SIOCGIFINDEX needs one
   std::unique_ptr<Fence> fence_;
   std::unique_ptr<Enforcer> enforcer_;
   std::unique_ptr<DnsForwarder> dns_;
@@ -127,30 +128,30 @@ class HostNetwork final : public Network {
   std::unique_ptr<SpliceProxy> proxy_;
   std::unique_ptr<PacketLog> packet_log_;
 
-  // A look at all flows, by a thread of the pool.
+  // The judge of one slot's flows in a sweep, which runs on a pool thread.
   struct Judged {
     explicit Judged(FlowJudge by) : judge(std::move(by)) {}
     const FlowJudge judge;
-    // The slot has another policy since: what this one forbids, that one may allow, and a flow that
-    // began under it must not be cut. The next sweep has its judge.
+    // Set when the slot gets another policy during the sweep. A flow that began under the new
+    // policy must not be cut by the former one. The next sweep has the new judge.
     std::atomic<bool> outdated{false};
   };
   struct Sweep {
     std::set<uint32_t> slots;
-    std::map<uint32_t, Judged> judges;  // none comes or goes while it is under way
+    std::map<uint32_t, Judged> judges;  // no element is added or removed while the sweep runs
     bool done = false;
   };
 
-  // For the links that were not claimed yet, their namespaces' rtnetlink sockets.
+  // rtnetlink sockets of the network namespaces of links that are not claimed yet.
   std::map<uint32_t, UniqueFd> unclaimed_;
-  // Detached slots whose flows may still be there.
+  // Detached slots whose flows may still exist.
   std::set<uint32_t> uncut_;
-  // Slots with a new policy, and what it says of their flows.
+  // Judges of the slots whose policy changed since the last sweep.
   std::map<uint32_t, FlowJudge> unjudged_;
   Loop* loop_ = nullptr;
   Loop::Id sweep_timer_ = 0;
-  std::shared_ptr<Sweep> sweep_;  // the one under way; null: none
-  // Of its own, for the pool thread; shared with the work, which may outlive this object.
+  std::shared_ptr<Sweep> sweep_;  // the sweep in flight; null: none
+  // Socket of the pool thread. Shared with its work, which may outlive this object.
   std::shared_ptr<UniqueFd> sweep_socket_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
@@ -173,12 +174,15 @@ Result<std::unique_ptr<Network>> HostNetwork::Make(const NetworkConfig& config) 
                                             std::to_string(kMostConnections));
   }
   ATOLL_TRY(network->OpenSockets());
-  // With a link there is a sandbox, behind what an earlier daemon has installed: that stays.
-  auto take_back = Cleanup([&network] {
+  // If a link exists, a sandbox exists, and it is protected by what an earlier daemon installed.
+  // Then everything stays.
+  auto undo = Cleanup([&network] {
     const auto slots = ListSlotLinks(network->route_.get(), network->instance_);
     if (!slots || !slots->empty()) return;
     if (const Status removed = network->RemoveAll(); !removed) {
-      LogLine(LogLevel::kWarning, "the network's rules are left behind").Add(removed.error());
+      LogLine(LogLevel::kWarning,
+              "cannot remove the network rules after a failed start; they stay installed")
+          .Add(removed.error());
     }
   });
   Enforcer::Config enforcer{config.instance, config.private_networks, config.rules,
@@ -215,7 +219,7 @@ Result<std::unique_ptr<Network>> HostNetwork::Make(const NetworkConfig& config) 
   ATOLL_ASSIGN(network->proxy_, SpliceProxy::Open(std::move(proxy)));
   network->judge_ =
       std::make_unique<ProxyJudge>(*network->enforcer_, *network->dns_, config.allow_unnamed);
-  take_back.Release();
+  undo.Release();
   return std::unique_ptr<Network>(std::move(network));
 }
 
@@ -248,9 +252,11 @@ Status HostNetwork::CreateLink(const SlotLink& link, int rtnetlink) {
   ATOLL_TRY(Exchange(route_.get(), host));
   Status able = AwaitCarrier(rtnetlink, kInsideIfindex, kInsideLink, kCarrierLimitUs);
   if (able || able.error().code() != Code::kUnavailable) return able;
-  // The kernel's workers do not get to it on a host that is so busy. It comes; until then what the
-  // sandbox sends is lost, as on a wire. Rather that than a daemon that stands still.
-  LogLine(LogLevel::kWarning, "a sandbox begins before its link can send").Add("slot", link.slot);
+  // The kernel's workers are late on a very busy host. The carrier comes later, and until then
+  // packets from the sandbox are lost, as on a wire. That is better than a daemon that blocks.
+  LogLine(LogLevel::kWarning,
+          "a sandbox starts although its link cannot send yet; its first packets may be lost")
+      .Add("slot", link.slot);
   return {};
 }
 
@@ -259,12 +265,12 @@ Status HostNetwork::AttachSlot(uint32_t slot, int rtnetlink) {
   const SlotLink link{instance_, slot, mtu_, ipv6_};
   Status created = CreateLink(link, rtnetlink);
   if (!created && created.error().error_number() == EEXIST) {
-    // A link that a crash has left behind has the name. Only here, because deleting it takes the
+    // A crash has left a link with this name. It is deleted only here, because a deletion takes the
     // 15 ms of its grace periods.
     NetlinkBatch stale;
     AddLinkDeletion(stale, LinkName(instance_, slot));
     const Status deleted = Exchange(route_.get(), stale);
-    // It may also have gone with its namespace in the meantime.
+    // The link may also have gone with its network namespace in the meantime.
     if (deleted || deleted.error().error_number() == ENODEV) created = CreateLink(link, rtnetlink);
   }
   if (created) created = SetElements(slot, AddAttachedElements);
@@ -326,22 +332,23 @@ Status HostNetwork::JudgeFlows(uint32_t slot) {
       old->second.outdated = true;
     }
   }
-  // Behind the answer: a sweep holds a processor for milliseconds, and begun first it takes the one
-  // that the reader of the answer is woken on.
+  // The sweep starts after the answer is sent. It holds a CPU for milliseconds; if it began first,
+  // it would take the CPU on which the reader of the answer is woken.
   loop_->Post([this, alive = alive_] {
     if (*alive) SweepNow();
   });
   return {};
 }
 
-// Those that began while somebody had changed the rules.
+// Judges the flows of all slots again: some may have begun while another program had changed the
+// rules.
 void HostNetwork::JudgeAllFlows() {
   for (const auto& [slot, rate] : fence_->slots()) unjudged_[slot] = enforcer_->JudgeOfFlows(slot);
   SweepNow();
 }
 
 void HostNetwork::SweepNow() {
-  if (sweep_) return;  // whoever sweeps looks again when it is done
+  if (sweep_) return;  // the sweep in flight looks again when it is done
   loop_->Cancel(sweep_timer_);
   sweep_timer_ = 0;
   SweepFlows();
@@ -365,8 +372,8 @@ void HostNetwork::SweepFlows() {
       [this, alive = alive_, sweep] {
         if (!*alive) return;
         sweep_.reset();
-        // A sweep that failed is tried again; until one succeeds the slots stay out of use, and the
-        // flows of the others are judged again, by what holds then.
+        // If the sweep failed, it is repeated. Until one succeeds, the detached slots stay out of
+        // use, and the flows of the other slots are judged again under their policy at that time.
         if (sweep->done) {
           for (const uint32_t slot : sweep->slots) uncut_.erase(slot);
         } else {
@@ -379,24 +386,24 @@ void HostNetwork::SweepFlows() {
       });
 }
 
-// The slot as name server and proxy know it.
+// Returns the key under which the name server and the proxy know the slot.
 std::string HostNetwork::SourceOfSlot(uint32_t slot) const {
   return SourceOf(instance_, SlotIpv4(instance_, slot));
 }
 
 Status HostNetwork::DetachSlot(uint32_t slot) {
   ATOLL_TRY(CheckSlot(slot));
-  // Elements first: without them no packet of the slot can make a new flow.
+  // The elements go first: without them no packet of the slot can create a new flow.
   Status removed = SetElements(slot, DeleteSlotElements);
   if (!removed && !IsAbsent(removed.error())) {
     return Fail(std::move(removed).error().Wrap("detach network slot " + std::to_string(slot)));
   }
   unclaimed_.erase(slot);
   fence_->Detached(slot);
-  // For itself: an element that is not there would keep all others.
+  // This transaction is separate, because it fails if the element does not exist.
   (void)SetElements(slot, DeleteDeniedElement);
-  // Nothing of the slot passes any more; what its policy has left in the kernel says nothing now,
-  // but must be gone before the next sandbox has it.
+  // No packet of the slot passes any more. What its policy left in the kernel must be gone before
+  // the next sandbox gets the slot.
   Status released = enforcer_->Release(slot);
   proxy_->Forget(SourceOfSlot(slot));
   dns_->Forget(SourceOfSlot(slot));
@@ -412,13 +419,13 @@ Status HostNetwork::ClaimSlot(uint32_t slot, const SlotRequest& request) {
   const auto inside = unclaimed_.extract(slot);
   if (fence_->IsLost(slot)) {
     return Fail(Code::kUnavailable, "network slot " + std::to_string(slot) +
-                                        ": somebody has deleted the link " +
+                                        ": another program has deleted the link " +
                                         LinkName(instance_, slot));
   }
   if (request.bytes_per_second != 0) {
     if (inside.empty()) {
-      return Fail(Code::kFailedPrecondition,
-                  "network slot " + std::to_string(slot) + " is not fresh: its rate cannot be set");
+      return Fail(Code::kFailedPrecondition, "network slot " + std::to_string(slot) +
+                                                 " was used before: its rate cannot be set");
     }
     ATOLL_TRY(LimitRate(inside.mapped().get(), kInsideIfindex, request.bytes_per_second));
     ATOLL_TRY(LimitRate(route_.get(), HostIfindex(instance_, slot), request.bytes_per_second));
@@ -474,7 +481,7 @@ Result<SlotCounters> HostNetwork::CountersOf(uint32_t slot) {
 }
 
 bool HostNetwork::SlotLinkGone(uint32_t slot) {
-  // What Release could not take away it tries again: nobody may inherit it.
+  // Retries what an earlier Release could not remove: the next sandbox must not inherit it.
   if (uncut_.contains(slot) || !enforcer_->Release(slot)) return false;
   ifreq request{};
   const std::string name = LinkName(instance_, slot);
@@ -489,26 +496,28 @@ Status HostNetwork::RemoveLinks(const std::vector<uint32_t>& slots) {
 }
 
 Status HostNetwork::Recover(const std::vector<LiveSlot>& live) {
-  std::map<uint32_t, uint64_t> slots;  // with their rates
+  std::map<uint32_t, uint64_t> slots;  // slot → its rate limit
   for (const LiveSlot& one : live) {
     ATOLL_TRY(CheckSlot(one.slot));
     slots[one.slot] = one.request.bytes_per_second;
   }
-  // What was ready is not used any more; the sockets would keep its namespaces.
+  // Links that were prepared are not used after a restart. Their sockets would keep the network
+  // namespaces alive.
   unclaimed_.clear();
   ATOLL_ASSIGN(std::vector<uint32_t> dead, ListSlotLinks(route_.get(), instance_));
   std::erase_if(dead, [&](uint32_t slot) { return slots.contains(slot); });
-  // Elements let a link's packets through, and policies hold them back. So those that have no
-  // policy any more lose the first before the second, and in a table that was flushed the live ones
-  // get the second before the first.
+  // Elements let a link's packets through, and policies hold them back. Slots without a policy
+  // therefore lose their elements before their policy. If the table was flushed, live slots get
+  // their policy before their elements.
   NftTransaction closed(TableName(instance_));
   for (const uint32_t slot : dead) {
-    AddSlotElements(closed, instance_, slot);  // or there may be none to delete
+    // added first, because deleting a missing element fails
+    AddSlotElements(closed, instance_, slot);
     DeleteSlotElements(closed, instance_, slot);
   }
   if (!closed.empty()) ATOLL_TRY(closed.Commit(netfilter_.get()));
   ATOLL_TRY(enforcer_->Recover(live));
-  // One transaction: the live ones are never without their elements.
+  // One transaction, so that live slots are never without their elements.
   NftTransaction transaction(TableName(instance_));
   transaction.FlushSet(kLinkSet4);
   transaction.FlushSet(kLinkSet6);
@@ -516,7 +525,7 @@ Status HostNetwork::Recover(const std::vector<LiveSlot>& live) {
   ATOLL_TRY(transaction.Commit(netfilter_.get()));
   fence_->Recovered(slots);
   ATOLL_TRY(RemoveLinks(dead));
-  // Also of those whose link went before this daemon came.
+  // Includes slots whose link disappeared before this daemon started.
   for (uint32_t slot = 1; slot <= kMaxSlot; ++slot) {
     if (!slots.contains(slot)) uncut_.insert(slot);
   }
@@ -527,7 +536,7 @@ Status HostNetwork::Recover(const std::vector<LiveSlot>& live) {
 Status HostNetwork::RemoveAll() {
   unclaimed_.clear();
   fence_->Stop();
-  // Links first: as long as one is there, so are the rules.
+  // Links go before the rules, so that no link exists without rules.
   ATOLL_ASSIGN(const std::vector<uint32_t> slots, ListSlotLinks(route_.get(), instance_));
   ATOLL_TRY(RemoveLinks(slots));
   proxy_.reset();
@@ -541,7 +550,7 @@ Status HostNetwork::RemoveAll() {
   for (const std::string& name : BarrierNames(instance_)) {
     NftTransaction barrier(name);
     barrier.DeleteTable();
-    // EPERM: of an earlier daemon's socket, with which it will go.
+    // EPERM: the socket of an earlier daemon owns this barrier. It goes when that socket is closed.
     if (Status deleted = barrier.Commit(netfilter_.get());
         !deleted && !IsAbsent(deleted.error()) && deleted.error().error_number() != EPERM) {
       return deleted;

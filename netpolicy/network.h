@@ -1,16 +1,17 @@
 // The network of all sandboxes of one daemon: addresses, veth pairs, routes, NAT and isolation
 // rules.
 //
-// Every sandbox has a slot; its addresses, link name and MACs follow from the slot's number. Links
-// are routed, not bridged: the host's end of each veth pair has no address, a /32 and a /128 route
-// lead to it, and inside, the default route goes on-link to one gateway address that lives on the
-// host's lo. All rules stand in one nftables table of ours, keyed by sets, so that a sandbox costs
-// a few set elements, not rules. Everything that a sandbox could attack is enforced in the host's
-// namespace.
+// Every sandbox has a slot. Its addresses, link name and MACs follow from the slot's number. Links
+// are routed, not bridged. The host's end of each veth pair has no address; a /32 and a /128 route
+// lead to it. Inside, the default route goes on-link to one gateway address, which lives on the
+// host's lo. All rules are in one nftables table and are keyed by sets, so a sandbox costs a few
+// set elements and no rule. Everything is enforced in the host's namespace, where a sandbox has no
+// rights.
 //
-// The daemon's user holds CAP_NET_ADMIN, nothing else is needed after Open. Thread rule: on the
-// loop; every call is a few netlink round trips and does not wait for RCU grace periods unless it
-// says so.
+// After Open, the daemon's user needs only CAP_NET_ADMIN.
+//
+// Thread rule: on the loop. Every call is a few netlink round trips. No call waits for an RCU grace
+// period unless its comment says so.
 #pragma once
 
 #include <cstdint>
@@ -34,26 +35,28 @@
 namespace atl::netpolicy {
 
 struct NetworkConfig {
-  // 0 to 7: tells the daemons of one host apart. It is in every name and address:
-  // nft table "inet atoll<instance>", links "atl<instance>-<slot>", 10.(200+instance).0.0/16 with
-  // the gateway 10.(200+instance).255.254, fd61:746c:6c0<instance>::/64 with the gateway ::ffff.
-  // Two daemons of one host never share an instance.
+  // Distinguishes the daemons of one host, 0 to 7. Two daemons of one host never share an instance.
+  // It is part of every name and address:
+  // - the nftables table "inet atoll<instance>" and the links "atl<instance>-<slot>";
+  // - 10.(200+instance).0.0/16 with the gateway 10.(200+instance).255.254;
+  // - fd61:746c:6c0<instance>::/64 with the gateway ::ffff.
   uint32_t instance = 0;
-  // Resolvers that the forwarder asks, "address" or "address:port"; empty: the host's resolv.conf.
+  // Upstream resolvers, "address" or "address:port". Empty: those of the host's resolv.conf.
   std::vector<std::string> dns_upstreams;
-  // Of every sandbox link, 1280 to 65535; 0: that of the host's default route, at most 1500, so
-  // that no sandbox depends on path MTU discovery through the first hop.
+  // MTU of every sandbox link, 1280 to 65535. 0: the MTU of the host's default route, at most 1500,
+  // so that no sandbox depends on path MTU discovery at the first hop.
   uint32_t mtu = 0;
 
-  // Refused to everybody unless a policy names an address or a prefix within them; the metadata
-  // services are too, whatever stands here.
+  // Networks that no sandbox reaches unless its policy names one of their addresses or a prefix
+  // within them. The metadata services are always guarded in this way.
   std::vector<IpPrefix> private_networks = DefaultPrivate();
   OperatorRules rules;
-  // A sandbox without a policy may reach nothing, instead of everything.
+  // If set, a sandbox without a policy may reach nothing. Otherwise it may reach everything that is
+  // not guarded.
   bool deny_unless_asked = false;
-  // Connections to 80 and 443 that carry no name, or may hide one, pass the proxy.
+  // If set, the proxy passes connections to 80 and 443 that carry no name or may hide one.
   bool allow_unnamed = false;
-  // Of one sandbox at a time, 1 to 1,000,000.
+  // Most tracked connections of one sandbox at a time, 1 to 1,000,000.
   uint32_t max_connections = 4096;
 };
 
@@ -61,68 +64,73 @@ class Interceptor;
 
 class Network {
  public:
-  // Needs root or CAP_NET_ADMIN and CAP_NET_BIND_SERVICE: installs the table in one transaction,
-  // puts the gateway addresses on lo, turns forwarding on (and remembers whether it was), binds the
-  // DNS sockets. Idempotent: a daemon that starts again finds its own table and links and keeps
+  // Installs the table in one transaction, puts the gateway addresses on lo, turns forwarding on
+  // (and remembers whether it was on), and binds the DNS sockets. Needs root, or CAP_NET_ADMIN and
+  // CAP_NET_BIND_SERVICE. Idempotent: a restarted daemon finds its own table and links and keeps
   // them.
   static Result<std::unique_ptr<Network>> Open(const NetworkConfig& config);
   virtual ~Network() = default;
 
-  // Starts to answer DNS on the loop, and to watch what others do to the host's side: what they
-  // take away is put back, and shown in `health` as "network".
+  // Starts to answer DNS on the loop, and to watch what other programs change on the host's side.
+  // What they remove is restored, and `health` reports it as "network".
   virtual Status Start(Loop& loop, Health& health) = 0;
 
-  // Gives the slot its link: `rtnetlink` is a NETLINK_ROUTE socket that was opened inside the
-  // slot's namespace (by the spawner). Creates the veth pair in one message, sets addresses,
-  // permanent neighbours and routes on both sides and adds the set elements, all before it returns.
+  // Creates the slot's link. `rtnetlink` is a NETLINK_ROUTE socket that the spawner opened inside
+  // the slot's network namespace. When the call returns, the veth pair, the addresses, the
+  // permanent neighbours and routes of both sides and the set elements exist.
   virtual Status AttachSlot(uint32_t slot, int rtnetlink) = 0;
 
-  // Before the slot's first process: what it may reach. kInvalidArgument: the
-  // request, and nothing has changed. A slot that asks for nothing costs nothing.
+  // Sets what the slot may reach. Call before its first process starts. kInvalidArgument: the
+  // request is wrong and nothing has changed. A request for nothing special costs no netlink call.
   virtual Status ClaimSlot(uint32_t slot, const SlotRequest& request) = 0;
-  // What ClaimSlot would say to the request, whatever the slot.
+  // Returns the error that ClaimSlot would return for the request in any slot.
   virtual Status CheckRequest(const SlotRequest& request) const = 0;
-  // A policy made ready, with the operator's lists; kInvalidArgument: what is wrong with it.
+  // Combines a policy with the operator's lists. kInvalidArgument: the policy cannot be enforced;
+  // the message says why.
   virtual Result<std::shared_ptr<const Egress>> MakeReady(SharedPolicy policy) const = 0;
-  // Another policy, at once and as a whole, or not at all. Flows that it does not allow are cut
-  // within a tenth of a second.
+  // Replaces the policy of a slot in one transaction. If it fails, the former policy stays. Flows
+  // that the new policy does not allow are cut within a tenth of a second.
   virtual Status SetPolicy(uint32_t slot, std::shared_ptr<const Egress> egress) = 0;
-  // Who takes over connections that the slot begins by name to 80 and 443, from now on
-  // (splice/interceptor.h); null, as it is at first: nobody.
+  // Sets the interceptor (splice/interceptor.h) that takes over new connections of the slot to
+  // ports 80 and 443. Null, the initial value, means none.
   virtual void SetInterceptor(uint32_t slot, std::shared_ptr<Interceptor> interceptor) = 0;
-  // Null: the slot is not claimed, or may reach all that is not guarded.
+  // Returns the slot's policy. Null if the slot is not claimed, or may reach everything that is not
+  // guarded.
   virtual SharedPolicy PolicyOf(uint32_t slot) const = 0;
   virtual std::vector<LearnedName> LearnedBy(uint32_t slot) const = 0;
   virtual std::vector<Denial> DenialsOf(uint32_t slot) const = 0;  // oldest first
   virtual Result<SlotCounters> CountersOf(uint32_t slot) = 0;
-  // How often something that others took away was put back.
+  // How many times the rules or links were restored after another program changed them.
   virtual uint64_t repairs() const = 0;
-  // Called for each that is news, at most some ten a second of a sandbox.
+  // Sets the callback for new denials. It is called about 10 times a second at most for each
+  // sandbox.
   virtual void OnDenied(OnDenial on_denial) = 0;
 
-  // Takes the slot's set elements away: nothing of it gets through any more. Its flows are cut
-  // within a second or so, off the loop and together with those of other slots (the kernel walks
-  // its whole table, 15 ms); before Start, at once. The link itself dies with its namespace, when
-  // the last process and descriptor are gone; never deleted here, that would wait for a grace
-  // period.
+  // Removes the slot's set elements: no packet of it passes any more. Its flows are cut within
+  // about a second, on a pool thread and together with those of other slots, because the kernel
+  // walks its whole table (15 ms) to find them. Before Start they are cut at once. The link is not
+  // deleted here, because that would wait for a grace period. It dies with its network namespace,
+  // when the last process and descriptor are gone.
   virtual Status DetachSlot(uint32_t slot) = 0;
 
-  // True when the slot's link is gone and its flows are cut, so that its addresses may be used
-  // again.
+  // Returns true if the slot's link is gone and its flows are cut. Only then may its addresses be
+  // used again.
   virtual bool SlotLinkGone(uint32_t slot) = 0;
 
-  // Of slots that are detached, where something keeps the namespace and with it the link. Waits for
-  // a grace period. Absent ones are not an error.
+  // Deletes the links of detached slots whose network namespace is kept alive by something. Blocks
+  // for a grace period. A link that is already gone is not an error.
   virtual Status RemoveLinks(const std::vector<uint32_t>& slots) = 0;
 
-  // After a restart: detaches every slot of this instance that is not in `live`, links included.
+  // Rebuilds the state after a restart. Detaches every slot of this instance that is not in `live`
+  // and deletes its link.
   virtual Status Recover(const std::vector<LiveSlot>& live) = 0;
 
-  // What the barrier belongs to: closed, that goes too. Whoever keeps a duplicate keeps links of
-  // sandboxes behind rules while no daemon runs. Borrowed.
+  // The netlink socket that owns the barrier (rules/barrier.h). The kernel deletes the barrier when
+  // the last duplicate of this socket is closed, so whoever keeps a duplicate keeps sandbox links
+  // closed to unfiltered traffic while no daemon runs. Borrowed.
   virtual int rules_socket() const = 0;
 
-  // Removes the table, the gateway addresses and every link of this instance: for `atoll shutdown
+  // Removes the table, the gateway addresses and every link of this instance, for `atoll shutdown
   // --all`.
   virtual Status RemoveAll() = 0;
 };

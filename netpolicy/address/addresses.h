@@ -1,5 +1,5 @@
-// Everything that follows from an instance and a slot number: addresses, MACs, names, indices.
-// Nothing is looked up or remembered, so a daemon that starts again knows them all.
+// Derives everything from an instance and a slot number: addresses, MACs, names, interface indices.
+// Nothing is looked up or stored, so a restarted daemon knows the values of every slot.
 //
 // Thread rule: pure functions.
 #pragma once
@@ -25,44 +25,49 @@ Ipv6Bytes SlotIpv6(uint32_t instance, uint32_t slot);
 Ipv4Bytes GatewayIpv4(uint32_t instance);
 Ipv6Bytes GatewayIpv6(uint32_t instance);
 
-// The slot that an address (4 or 16 bytes) belongs to; nothing for any other.
+// Returns the slot that an address (4 or 16 bytes, network order) belongs to. Empty if it is not
+// the address of a slot.
 std::optional<uint32_t> SlotOfAddress(uint32_t instance, std::span<const uint8_t> address);
 
-// Who speaks from an address, for limits and views: both addresses of a slot are one source, its
-// IPv4 address' bytes. Any other address is its own.
+// Returns the key under which limits and DNS views count an address. Both addresses of a slot share
+// one key, the bytes of its IPv4 address. Any other address is its own key.
 std::string SourceOf(uint32_t instance, std::span<const uint8_t> address);
 
-// Of the two ends of a slot's link. Locally administered, different for every slot.
+// MAC addresses of the two ends of a slot's veth pair. Locally administered, unique for each slot.
 MacBytes HostMac(uint32_t instance, uint32_t slot);
 MacBytes InsideMac(uint32_t instance, uint32_t slot);
 
-// "atoll0"
+// Returns the name of the nftables table, such as "atoll0".
 std::string TableName(uint32_t instance);
-// "atoll0_barrier" and "atoll0_barrier2", see rules/barrier.h.
+// Returns the names of the barrier tables, "atoll0_barrier" and "atoll0_barrier2"; see
+// rules/barrier.h.
 std::array<std::string, 2> BarrierNames(uint32_t instance);
-// "atl0-": what all host ends of an instance's links begin with, and nothing else.
+// Returns the prefix of the host interfaces of an instance, such as "atl0-". No other interface of
+// the host begins with it.
 std::string LinkPrefix(uint32_t instance);
-// "atl0-7"
+// Returns the name of the host interface of a slot, such as "atl0-7".
 std::string LinkName(uint32_t instance, uint32_t slot);
-// The slot of a link of this instance; nothing for any other name.
+// Parses the name of a host interface. Empty if it is not an interface of this instance.
 std::optional<uint32_t> SlotOfLink(uint32_t instance, std::string_view name);
 
-// The interface index of the host's end, chosen by us (the slot's IPv4 address as a number) so that
-// routes and neighbours can be sent without asking for it first. The kernel counts its own indices
-// up from 1.
+// Returns the interface index of the host end of a slot's link: the slot's IPv4 address as a
+// number. The index is chosen here, not by the kernel, so that routes and neighbours can be sent
+// without asking for it first. It cannot collide, because the kernel counts its own indices up from
+// 1.
 int HostIfindex(uint32_t instance, uint32_t slot);
 std::optional<uint32_t> SlotOfIfindex(uint32_t instance, uint32_t ifindex);
-// The same for eth0 in the slot's namespace: above the fallback tunnels (sit0, tunl0, …) that a
-// kernel with those modules puts into every new namespace.
+// Interface index of eth0 in a slot's network namespace. It lies above the fallback tunnels (sit0,
+// tunl0, …) that kernels with those modules put into every new namespace.
 inline constexpr int kInsideIfindex = 100;
 inline constexpr char kInsideLink[] = "eth0";
 
-// Slots are 1 … kMaxSlot. Slot s has 10.(200+instance).(s >> 8).(s & 255) and ::s (in hexadecimal);
-// the gateways lie outside of that range.
+// The addresses of a slot as text. Slots are numbered 1 … kMaxSlot. Slot s has the addresses
+// 10.(200+instance).(s >> 8).(s & 255) and ::s (hexadecimal). The gateway addresses are outside
+// that range.
 struct SlotAddresses {
   std::string ipv4;          // "10.200.0.7"
   std::string ipv6;          // "fd61:746c:6c00::7"
-  std::string gateway_ipv4;  // also the name server
+  std::string gateway_ipv4;  // also the address of the name server
   std::string gateway_ipv6;
 };
 SlotAddresses AddressesOf(uint32_t instance, uint32_t slot);

@@ -50,7 +50,7 @@ std::string Endpoint::AddressBytes() const {
 }
 
 uint16_t Endpoint::port() const {
-  // Both families have it in the same place.
+  // The port is at the same offset in both families.
   return ntohs(reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
 }
 

@@ -1,4 +1,4 @@
-// An IPv4 or IPv6 address with a port, as sockets take it.
+// An IPv4 or IPv6 address with a port, in the form that sockets take.
 //
 // Thread rule: a value.
 #pragma once
@@ -24,18 +24,18 @@ struct Endpoint {
   int family() const { return address.ss_family; }
   uint16_t port() const;
   IpAddress ip() const;
-  // The address alone, 4 or 16 bytes.
+  // The address without the port, 4 or 16 bytes in network order.
   std::string AddressBytes() const;
   std::string ToString() const;  // "192.0.2.1:53", "[2001:db8::1]:53"
 };
 
-// Tells sources of questions and connections apart: equal for those that have limits and views in
-// common.
+// Maps the peer of a question or connection to the key under which limits and DNS views count it.
 using SourceName = std::function<std::string(const Endpoint&)>;
 
 Endpoint MakeEndpoint(const IpAddress& address, uint16_t port);
 
-// "address", "address:port" or "[IPv6]:port"; an IPv6 address may have a scope ("fe80::1%eth0").
+// Parses "address", "address:port" or "[IPv6]:port". An IPv6 address may have a scope
+// ("fe80::1%eth0").
 Result<Endpoint> ParseEndpoint(const std::string& text, uint16_t default_port);
 
 }  // namespace atl::netpolicy

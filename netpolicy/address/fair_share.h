@@ -1,4 +1,4 @@
-// How much of what all sources share one of them may hold.
+// Divides a shared limit among sources, so that no number of greedy sources takes all of it.
 //
 // Thread rule: values.
 #pragma once
@@ -10,20 +10,21 @@
 
 namespace atl::netpolicy {
 
-// With `used` of `limit` taken, by whomever: an eighth of what is left, and one as long as there is
-// any. However many sources take all they get, something is left for the next one; a fixed limit
-// for each would let a few take the whole. (Dynamic thresholds: Choudhury and Hahne, 1998.)
+// Returns how many units of a shared limit one source may hold while `used` of `limit` are taken:
+// an eighth of what is left, and at least one while any is left. Because each share shrinks as the
+// limit fills, something is left for the next source. A fixed limit for each source would let a few
+// of them take everything. (Dynamic thresholds: Choudhury and Hahne, 1998.)
 constexpr size_t FairShare(size_t limit, size_t used) {
   if (used >= limit) return 0;
   return std::max<size_t>(1, (limit - used) / 8);
 }
 
-// Counts what each source holds of `limit`.
+// Counts how much of `limit` each source holds.
 class FairShares {
  public:
   explicit FairShares(size_t limit) : limit_(limit) {}
 
-  // False: it has its share.
+  // Takes one unit for `source`. Returns false if the source already holds its share.
   bool Take(const std::string& source) {
     const auto held = held_.find(source);
     if ((held == held_.end() ? 0 : held->second) >= FairShare(limit_, used_)) return false;
@@ -31,7 +32,7 @@ class FairShares {
     ++used_;
     return true;
   }
-  // Back, one that it has taken.
+  // Returns one unit. `source` must hold at least one.
   void Give(const std::string& source) {
     const auto held = held_.find(source);
     if (--held->second == 0) held_.erase(held);

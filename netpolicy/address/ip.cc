@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::array<uint8_t, 12> kMappedIpv4{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
-// What is left of byte `index` under a prefix of `length` bits.
+// Returns the mask of byte `index` under a prefix of `length` bits.
 uint8_t MaskOf(size_t index, size_t length) {
   if (length >= (index + 1) * 8) return 0xff;
   if (length <= index * 8) return 0;
@@ -85,7 +85,8 @@ std::optional<IpPrefix> ParseIpPrefix(std::string_view text) {
   const uint8_t bits = address->ipv6 ? 128 : 32;
   IpPrefix prefix{*address, bits};
   if (slash == std::string_view::npos) return prefix;
-  // ::ffff:192.0.2.0/120 counts its bits from where nobody expects it: not taken.
+  // A mapped prefix such as ::ffff:192.0.2.0/120 is refused: its length would count from the start
+  // of the IPv6 address, but the address has become IPv4.
   if (!address->ipv6 && text.find(':') != std::string_view::npos) return std::nullopt;
   const std::string_view length = text.substr(slash + 1);
   const auto [rest, error] =

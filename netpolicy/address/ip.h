@@ -13,22 +13,22 @@
 
 namespace atl::netpolicy {
 
-// An address in network order. Ordered by family first, then as a number.
+// An address in network order. Sorts by family, then numerically.
 struct IpAddress {
   bool ipv6 = false;
-  std::array<uint8_t, 16> bytes{};  // IPv4: the first 4
+  std::array<uint8_t, 16> bytes{};  // IPv4 uses the first 4 bytes
 
-  static IpAddress FromBytes(std::span<const uint8_t> bytes);  // 4 or 16
+  static IpAddress FromBytes(std::span<const uint8_t> bytes);  // `bytes` has 4 or 16 elements
   std::span<const uint8_t> span() const { return std::span(bytes).first(ipv6 ? 16 : 4); }
   std::string ToString() const;
-  // The next address as a number; nothing after the last one of the family.
+  // Returns the numerically next address. Empty for the last address of the family.
   std::optional<IpAddress> Next() const;
 
   auto operator<=>(const IpAddress&) const = default;
 };
 
 struct IpPrefix {
-  IpAddress address;  // its bits behind `length` are 0
+  IpAddress address;  // bits beyond `length` are 0
   uint8_t length = 0;
 
   IpAddress first() const { return address; }
@@ -40,11 +40,11 @@ struct IpPrefix {
   auto operator<=>(const IpPrefix&) const = default;
 };
 
-// Dotted quads without leading zeros, and RFC 4291 texts without a scope. An IPv4 address in IPv6
-// clothes (::ffff:192.0.2.1) is that IPv4 address.
+// Parses dotted quads without leading zeros and RFC 4291 texts without a scope. An IPv4-mapped IPv6
+// address (::ffff:192.0.2.1) becomes that IPv4 address.
 std::optional<IpAddress> ParseIpAddress(std::string_view text);
-// "ADDRESS/LENGTH", or an address alone: the prefix that holds only it. Bits behind the length are
-// cut off.
+// Parses "ADDRESS/LENGTH" or an address alone, which becomes a prefix that holds only that address.
+// Bits beyond the length are cleared.
 std::optional<IpPrefix> ParseIpPrefix(std::string_view text);
 
 }  // namespace atl::netpolicy

@@ -1,6 +1,7 @@
-// Public resolvers that answer over HTTPS: a program that asks them learns addresses past our name
-// server. Where a policy allows by default and denies by name they are denied too, unless a rule
-// names them. The list holds the large ones; a policy that denies by default needs none.
+// Public resolvers that answer over HTTPS. A program that asks them learns addresses without our
+// name server. If a policy allows by default and denies some names, these resolvers are denied too,
+// unless a rule names them. The list holds only the large ones. A policy that denies by default
+// does not need it.
 #pragma once
 
 namespace atl::netpolicy {
@@ -19,7 +20,7 @@ inline constexpr const char* kKnownResolverNames[] = {
     "dns.mullvad.net",    "*.dns.mullvad.net",
 };
 
-// Asked at port 443.
+// The same resolvers by address; they are denied at port 443.
 inline constexpr const char* kKnownResolverAddresses[] = {
     "8.8.8.8",
     "8.8.4.4",

@@ -1,4 +1,4 @@
-// Ports that the rules in the kernel and the engine of the policies treat alike.
+// Ports that have a meaning both in the nftables rules and in the policy engine.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@ namespace atl::netpolicy {
 inline constexpr uint16_t kDnsPort = 53;
 inline constexpr uint16_t kDnsOverTlsPort = 853;
 inline constexpr uint16_t kHttpPort = 80, kHttpsPort = 443;
-// Where names decide, whatever the addresses: what the proxy is for.
+// Ports where the proxy judges the name that a connection carries, whatever its address.
 inline constexpr uint16_t kWebPorts[] = {kHttpPort, kHttpsPort};
 constexpr bool IsWebPort(uint16_t port) {
   return port == kHttpPort || port == kHttpsPort;

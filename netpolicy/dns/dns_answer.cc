@@ -12,7 +12,7 @@ constexpr size_t kMaxPointer = 0x3fff;
 constexpr unsigned kPointer = 0xc000;
 constexpr size_t kNoPosition = kMaxPointer + 1;
 
-// RFC 2181 section 8: a TTL with the highest bit set is 0.
+// RFC 2181 section 8: a TTL with the highest bit set counts as 0.
 uint32_t Clamp(uint32_t ttl, uint32_t most = kDnsMaxTtl) {
   return ttl > 0x7fffffff ? 0 : std::min(ttl, most);
 }
@@ -23,19 +23,20 @@ bool IsAddress(const DnsRecord& record) {
 
 std::optional<IpAddress> AddressIn(const DnsRecord& record) {
   if (record.data.size() != (record.type == kDnsTypeAaaa ? 16U : 4U)) return std::nullopt;
-  // An IPv4 address in IPv6 clothes is that IPv4 address: where a connection to it would go.
+  // An IPv4-mapped address becomes IPv4, because a connection to it would go there.
   return IpAddress::FromBytes(record.data);
 }
 
-// What stands before, between and behind the names in a record's data.
+// The layout of a record's data: what precedes, separates and follows the names in it.
 struct DataShape {
   size_t prefix = 0;   // bytes
-  size_t strings = 0;  // with a length byte each
+  size_t strings = 0;  // number of strings, each with a length byte
   size_t names = 0;
   size_t suffix = 0;
 };
 
-// Only of types whose names may be compressed (RFC 3597 section 4) and that are passed on.
+// Returns the layout of the types whose names may be compressed (RFC 3597 section 4) and that are
+// passed on. Empty for all other types.
 std::optional<DataShape> ShapeOf(uint16_t type) {
   switch (type) {
     case kDnsTypeNs:
@@ -55,7 +56,7 @@ std::optional<DataShape> ShapeOf(uint16_t type) {
   }
 }
 
-// The data of a record without pointers into the message that it came from.
+// Copies the data of a record and expands the pointers into its original message.
 bool UnpackData(std::span<const uint8_t> message, const DnsRecord& record,
                 std::vector<uint8_t>& data) {
   data.clear();
@@ -89,7 +90,7 @@ bool Covers(const DnsRecord& signature, uint16_t type) {
          (signature.data[0] << 8 | signature.data[1]) == type;
 }
 
-// A name that records have, and where it stands in the message that we write.
+// The owner name of records, and its offset in the message that is written.
 struct Owner {
   std::string text;
   std::string wire;
@@ -133,12 +134,12 @@ class AnswerBuilder {
     std::map<std::string_view, const DnsRecord*> aliases;
     for (const DnsRecord& record : answers()) {
       if (record.klass != kDnsClassIn || record.type != kDnsTypeCname) continue;
-      // Two aliases of one name: which one is meant is anybody's guess (RFC 2181 section 10.1).
+      // If a name has two aliases, it is undefined which one is meant (RFC 2181 section 10.1).
       if (!aliases.emplace(record.name, &record).second) return false;
     }
     for (auto alias = aliases.find(owner_.text); alias != aliases.end();
          alias = aliases.find(owner_.text)) {
-      // Loops end here, too.
+      // The limit also ends loops.
       if (answer_.aliases.size() == kDnsMaxChain) return false;
       if (!PutSet(kDnsTypeCname)) return false;
       DnsReader reader(message_, alias->second->data_at);
@@ -152,14 +153,15 @@ class AnswerBuilder {
     return true;
   }
 
-  // The name that is left at the end of the chain is the only one that may have addresses.
+  // Returns true if only the name at the end of the chain has addresses.
   bool CheckAddresses() const {
     return std::all_of(answers().begin(), answers().end(), [&](const DnsRecord& record) {
       return record.klass != kDnsClassIn || !IsAddress(record) || record.name == owner_.text;
     });
   }
 
-  // The records of one type that the owner has, and their signatures for who wants them.
+  // Appends the records of one type that the owner has, and their signatures if the client wants
+  // them.
   bool PutSet(uint16_t type) {
     for (const DnsRecord& record : answers()) {
       if (record.klass != kDnsClassIn || record.name != owner_.text) continue;
@@ -196,11 +198,11 @@ class AnswerBuilder {
     out.insert(out.end(), data_.begin(), data_.end());
     ++answer_.answers;
     answer_.ttl = std::min(answer_.ttl, ttl);
-    // Names that were compressed are longer now.
+    // The names were decompressed, so the message may have become too long.
     return position + data_.size() + kDnsOptSize <= kDnsMaxMessage;
   }
 
-  // RFC 2308: no name, or no data, as the SOA of the zone says.
+  // RFC 2308: the SOA of the zone tells that the name does not exist, or has no data of this type.
   bool PutNegative() {
     const auto soa =
         std::find_if(authorities().begin(), authorities().end(), [&](const DnsRecord& record) {
@@ -225,7 +227,7 @@ class AnswerBuilder {
     return true;
   }
 
-  // `zone` is the owner, or above it.
+  // Returns true if `zone` is the owner or one of its parents.
   bool IsAbove(const std::string& zone) const {
     if (zone.empty()) return true;
     const std::string& name = owner_.text;
@@ -233,7 +235,7 @@ class AnswerBuilder {
            (name.size() == zone.size() || name[name.size() - zone.size() - 1] == '.');
   }
 
-  // Bytes on the wire of the owner's labels that stand before `zone`.
+  // Returns the number of bytes that the owner's labels before `zone` take on the wire.
   size_t SkippedLabels(const std::string& zone) const {
     const auto labels = static_cast<size_t>(std::count(zone.begin(), zone.end(), '.'));
     size_t skip = DnsLabelCount(owner_.wire) - (zone.empty() ? 0 : labels + 1);
@@ -245,7 +247,7 @@ class AnswerBuilder {
   const DnsLookup& lookup_;
   std::span<const uint8_t> message_;
   const DnsResponse& response_;
-  Owner owner_;  // of the records that are looked for now
+  Owner owner_;  // the owner whose records are being copied
   size_t alias_position_ = kNoPosition;
   bool found_ = false;
   std::vector<uint8_t> data_;

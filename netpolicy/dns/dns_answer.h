@@ -1,10 +1,10 @@
-// An answer of an upstream, taken apart and written anew: of the message that came, only what the
-// question led to is kept, so that no record of anybody's choice travels along.
+// Parses an upstream's answer and rebuilds it. Only the records that the question leads to are
+// kept, so an upstream cannot pass records of its choice to a sandbox.
 //
 // The chain is followed strictly: from the question's name, alias by alias, to the name that holds
-// the records. An address for any other name makes the whole answer malformed; other records that
-// do not belong are left out. Of the authority section the SOA stays, and only where there is
-// nothing else: a negative answer carries no proof of it (NSEC).
+// the records. An address record for any other name makes the whole answer malformed. Other
+// unrelated records are dropped. The SOA of the authority section is kept only in a negative
+// answer, which carries no proof (NSEC).
 //
 // Thread rule: values and pure functions.
 #pragma once
@@ -22,38 +22,42 @@
 
 namespace atl::netpolicy {
 
-inline constexpr uint32_t kDnsMaxTtl = 3600;         // longer ones are cut
+inline constexpr uint32_t kDnsMaxTtl = 3600;         // longer TTLs are cut to this
 inline constexpr uint32_t kDnsMaxNegativeTtl = 300;  // RFC 2308 section 5 allows more
 inline constexpr size_t kDnsMaxChain = 16;
-// More than that are left out: each goes into the rules.
+// Most addresses of one answer; the rest is dropped, because each address becomes a set element of
+// the rules.
 inline constexpr size_t kDnsMaxAddresses = 256;
 
 struct DnsAnswer {
   DnsRcode rcode = DnsRcode::kNoError;
-  bool truncated = false;  // nothing else of it can be used
-  bool authentic = false;  // the upstream has checked signatures
-  // The records as they follow the question in a message: names in them may point to it.
+  bool truncated = false;  // if set, no other member is valid
+  bool authentic = false;  // the upstream has validated the signatures (AD)
+  // The records in the form in which they follow the question in a message. Names in them may be
+  // compressed to point into the question.
   uint16_t answers = 0, authorities = 0;
   std::vector<uint8_t> records;
-  std::vector<uint16_t> ttls;  // where they stand in `records`
-  // What the records lead to, for questions of type A and AAAA.
-  std::vector<std::string> aliases;  // as in DnsQuestion::name, the last one has the addresses
+  std::vector<uint16_t> ttls;  // offsets of the TTLs in `records`
+  // The result of questions of type A and AAAA.
+  // in the form of DnsQuestion::name; the last one has the addresses
+  std::vector<std::string> aliases;
   std::vector<IpAddress> addresses;
-  // Seconds that it may be kept; 0: only for those who wait for it.
+  // Seconds for which the answer may be cached. 0: it is only for the queries that wait for it.
   uint32_t ttl = 0;
 
   size_t MemorySize() const;
 };
 
-// Nothing: `message` is malformed, or no answer to `lookup`.
+// Parses `message`. Empty if it is malformed, or not an answer to `lookup`.
 std::optional<DnsAnswer> ReadDnsAnswer(const DnsLookup& lookup, std::span<const uint8_t> message);
 
-// Those of `addresses` that a question of `type` asks for, under its name.
+// Makes an answer with those of `addresses` that have the family of `type`, under the question's
+// name.
 DnsAnswer MakeDnsAnswer(uint16_t type, std::span<const IpAddress> addresses, uint32_t ttl);
 
-// What `query` gets `age` seconds after the answer came: its own id and question, byte by byte, and
-// the TTLs that remain, none above `most_ttl`. `answer` is one to LookupOf(query), or has no
-// records.
+// Makes the reply to `query`, `age` seconds after `answer` arrived. It has the id and the question
+// of `query`, byte by byte, and the remaining TTLs, each at most `most_ttl`. `answer` must be an
+// answer to LookupOf(query), or have no records.
 std::vector<uint8_t> MakeDnsReply(const DnsQuery& query, const DnsAnswer& answer, uint32_t age = 0,
                                   uint32_t most_ttl = kDnsMaxTtl);
 

@@ -6,7 +6,7 @@ namespace atl::netpolicy {
 namespace {
 
 constexpr int64_t kSecond = 1'000'000;
-// Nodes of the tree and of the list, the counts of the pointer.
+// Bytes of the tree node, the list node and the reference counts of one entry.
 constexpr size_t kOverhead = 192;
 
 bool MayBeKept(const DnsAnswer& answer) {

@@ -1,8 +1,8 @@
-// Answers that may be given again, for all sources together. Bounded by number and by bytes; what
-// was not asked for the longest time goes first.
+// Cache of answers, shared by all sources. Bounded by number and by bytes; the least recently used
+// answer is evicted first.
 //
-// Names come from the sandboxes: a search tree, not a hash table, whose work their choice of names
-// could make linear.
+// Sandboxes choose the names. Therefore the index is a search tree: they could choose names that
+// make a hash table linear.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -22,17 +22,17 @@ class DnsCache {
  public:
   struct Limits {
     size_t entries = 16'384;
-    size_t bytes = size_t{16} << 20;  // about: with what the tree needs for itself
+    size_t bytes = size_t{16} << 20;  // approximate, including the overhead of the tree
   };
   struct Hit {
-    std::shared_ptr<const DnsAnswer> answer;  // nothing: not here
+    std::shared_ptr<const DnsAnswer> answer;  // null: not cached
     uint32_t age = 0;                         // seconds, less than the answer's TTL
   };
 
   explicit DnsCache(Limits limits) : limits_(limits) {}
 
   Hit Find(const DnsLookup& lookup, int64_t now_us);
-  // Those with a TTL of 0, and failures, are not kept.
+  // Stores an answer. Failures and answers with a TTL of 0 are not stored.
   void Keep(const DnsLookup& lookup, std::shared_ptr<const DnsAnswer> answer, int64_t now_us);
 
   size_t size() const { return entries_.size(); }
@@ -51,7 +51,7 @@ class DnsCache {
 
   Limits limits_;
   Entries entries_;
-  std::list<Entries::iterator> uses_;  // the latest first
+  std::list<Entries::iterator> uses_;  // most recently used first
   size_t bytes_ = 0;
 };
 

@@ -20,7 +20,7 @@ void DnsDatagrams::Receive(int fd, const OnMessage& on_message) {
     headers[i].msg_hdr.msg_name = &slots_[i].from.address;
     headers[i].msg_hdr.msg_namelen = sizeof slots_[i].from.address;
   }
-  // Neither this nor the other one is ever interrupted: they do not wait.
+  // MSG_DONTWAIT calls do not wait, so EINTR cannot happen here or in sendmmsg.
   const int count = ::recvmmsg(fd, headers.data(), kBatch, MSG_DONTWAIT, nullptr);
   receiving_ = true;
   for (size_t i = 0; count > 0 && i < static_cast<size_t>(count); ++i) {
@@ -56,7 +56,7 @@ void DnsDatagrams::Flush(int fd) {
     }
     const int sent =
         ::sendmmsg(fd, headers.data(), static_cast<unsigned>(count), MSG_DONTWAIT | MSG_NOSIGNAL);
-    // The first one cannot be sent: it alone is lost.
+    // Nothing was sent because the first message failed: only that one is dropped.
     begin += sent > 0 ? static_cast<size_t>(sent) : 1;
   }
   outgoing_.clear();

@@ -1,5 +1,5 @@
-// Datagrams by the batch: one recvmmsg(2) for many questions, one sendmmsg(2) for their answers.
-// A system call for each was half the processor time of an answer from the cache.
+// Receives and sends datagrams in batches: one recvmmsg(2) for many questions, one sendmmsg(2) for
+// their answers. One system call for each was half the CPU time of an answer from the cache.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -26,14 +26,16 @@ class DnsDatagrams {
   DnsDatagrams(const DnsDatagrams&) = delete;
   DnsDatagrams& operator=(const DnsDatagrams&) = delete;
 
-  // One batch of what `fd` (borrowed, nonblocking) has. A message longer than a query may be comes
-  // with kDnsMaxQuery + 1 bytes. What `on_message` sends leaves at the end, on the same socket.
+  // Receives one batch from `fd` (borrowed, nonblocking). A message longer than the limit for
+  // queries arrives cut to kDnsMaxQuery + 1 bytes. Messages that `on_message` sends are collected
+  // and leave at the end, on the same socket.
   void Receive(int fd, const OnMessage& on_message);
-  // A full socket buffer loses the datagram, as the network may: the client asks again.
+  // Sends one datagram. It is lost if the socket's buffer is full, as it may be lost on the
+  // network: the client asks again.
   void Send(int fd, std::vector<uint8_t> message, const Endpoint& to);
 
  private:
-  // So few that other work on the loop gets its turn.
+  // Small, so that other work on the loop gets its turn.
   static constexpr size_t kBatch = 32;
   struct Slot {
     std::array<uint8_t, kDnsMaxQuery + 1> bytes;

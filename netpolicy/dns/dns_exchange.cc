@@ -13,7 +13,7 @@
 namespace atl::netpolicy {
 namespace {
 
-// Even when every attempt fails at once: no query costs more than this.
+// Bounds the cost of one query even if every attempt fails at once.
 constexpr size_t kMaxAttempts = 6;
 
 bool IsRefusal(const DnsHeader& header) {
@@ -21,7 +21,7 @@ bool IsRefusal(const DnsHeader& header) {
   return rcode != DnsRcode::kNoError && rcode != DnsRcode::kNxDomain;
 }
 
-// What servers say that were written before EDNS.
+// Returns true for answers that servers without EDNS support give.
 bool MayDislikeEdns(const DnsHeader& header) {
   const auto rcode = static_cast<DnsRcode>(header.rcode());
   return rcode == DnsRcode::kFormatError || rcode == DnsRcode::kNotImplemented;
@@ -62,8 +62,8 @@ void DnsExchange::Close(Asked& asked) {
 void DnsExchange::Ask() {
   const size_t i = current();
   Asked& asked = asked_[i];
-  // Failures to send are taken like failures to answer, by a timer that is due at once: Done is
-  // never called from the constructor.
+  // A failure to send is handled like a missing answer, by a timer that is due at once. This way
+  // Done is never called from the constructor.
   bool sent = true;
   if (!asked.socket) {
     asked.edns = true;
@@ -94,7 +94,7 @@ void DnsExchange::AskNext() {
     ++attempt_;
     return Ask();
   }
-  // Nobody is asked once more; whoever was asked may still answer.
+  // No further upstream is asked; those that were asked may still answer.
   const auto open = [](const Asked& asked) { return asked.socket.valid(); };
   if (std::none_of(asked_.begin(), asked_.end(), open)) Finish(std::move(refusal_));
 }
@@ -141,12 +141,12 @@ std::optional<DnsHeader> DnsExchange::Accept(const Asked& asked,
 
 void DnsExchange::OnUdpReadable(size_t i) {
   std::array<uint8_t, 8192> buffer;
-  // A few at a time: a flood of wrong answers must not hold the loop.
+  // Few messages per call, so that a flood of wrong answers does not hold the loop.
   for (int n_read = 0; n_read < 8; ++n_read) {
     const ssize_t n =
         TEMP_FAILURE_RETRY(::recv(asked_[i].socket.get(), buffer.data(), buffer.size(), 0));
     if (n < 0) {
-      // ECONNREFUSED: nobody listens there, the ICMP error says so.
+      // ECONNREFUSED: an ICMP error says that no server listens there.
       if (errno != EAGAIN) OnFailed(i);
       return;
     }
@@ -155,10 +155,10 @@ void DnsExchange::OnUdpReadable(size_t i) {
   }
 }
 
-// An upstream that will not answer.
+// Called if an upstream will not answer.
 void DnsExchange::OnFailed(size_t i) {
   Close(asked_[i]);
-  // The failure of one that was slow is no news: somebody else has been asked since.
+  // If a slow upstream fails, another one has been asked already; nothing more to do.
   if (IsAwaited(i)) OnAttemptOver();
 }
 
@@ -201,7 +201,8 @@ void DnsExchange::OnTcpWritable(size_t i) {
                                       static_cast<uint8_t>(asked.query.size() & 0xff)};
   std::vector<uint8_t> bytes(prefix.begin(), prefix.end());
   bytes.insert(bytes.end(), asked.query.begin(), asked.query.end());
-  // The first kilobyte of a new connection always fits; a failed connect shows here.
+  // The first kilobyte of a new connection always fits into the buffer. A failed connect shows
+  // here.
   const ssize_t n = ::send(asked.socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
   if (n != static_cast<ssize_t>(bytes.size())) return OnFailed(i);
   asked.watch = loop_.WatchReadable(asked.socket.get(), [this, i] { OnTcpReadable(i); });
@@ -225,8 +226,8 @@ void DnsExchange::OnTcpReadable(size_t i) {
 }
 
 void DnsExchange::Finish(std::vector<uint8_t> answer) {
-  // Whoever waits comes first: the sockets are closed when the call destroys this object, of which
-  // nothing is touched afterwards.
+  // `done` destroys this object, so no member may be used after the call. The sockets are closed
+  // there, after the waiting query is answered.
   const Done done = std::move(done_);
   done(answer);
 }

@@ -1,13 +1,13 @@
-// One question put to the upstreams: first to one over UDP, to the next when it fails or is slow,
-// again over TCP when the answer did not fit, again without EDNS when the upstream does not know it
-// (RFC 6891 section 7). An upstream that is slow stays asked: its answer counts until the end of
-// the exchange, whoever was asked meanwhile.
+// Asks the upstreams one question. The first attempt uses UDP.
+// - The next upstream is asked if the current one fails or is slow. A slow upstream is not given
+//   up: its answer counts until the end of the exchange.
+// - The question is repeated over TCP if the answer did not fit.
+// - The question is repeated without EDNS if the upstream does not know it (RFC 6891 section 7).
 //
-// Each upstream is asked from a fresh socket (so the kernel picks a random port) and with a fresh
-// random id, and only what comes from that upstream with that id and that question is taken: what a
-// blind spoofer has to guess. The same question is sent to it again from the same socket and with
-// the same id, because each further pair that is open at once would be another one to hit (RFC 5452
-// section 5).
+// A blind spoofer has to guess the port and the id: each upstream is asked from a fresh socket, so
+// that the kernel picks a random port, with a fresh random id. Only a message from that upstream
+// with that id and question is accepted. A repetition to the same upstream uses the same socket and
+// id, because each further open pair would be another target (RFC 5452 section 5).
 //
 // Thread rule: on the loop.
 #pragma once
@@ -27,20 +27,20 @@
 namespace atl::netpolicy {
 
 struct DnsTimeouts {
-  // Until the next upstream is asked; twice as long each time when all have been asked.
+  // Time until the next upstream is asked. Doubles each time all of them have been asked.
   int64_t attempt_us = 1'500'000;
   int64_t total_us = 5'000'000;
 };
 
 class DnsExchange {
  public:
-  // A message that ReadDnsAnswer takes, or nothing. It is truncated only if TCP failed. Called
-  // once, from the loop; it destroys the exchange before it returns.
+  // Called once, on the loop, with a message that ReadDnsAnswer accepts, or an empty one. The
+  // message is truncated only if TCP failed. The callback destroys the exchange before it returns.
   using Done = std::function<void(std::span<const uint8_t> message)>;
-  // An upstream that did not answer in time, or refused to talk.
+  // Called for an upstream that did not answer in time, or refused.
   using OnFailure = std::function<void(const Endpoint&)>;
 
-  // `upstreams`: at least one.
+  // `upstreams` must not be empty.
   DnsExchange(Loop& loop, DnsLookup lookup, std::vector<Endpoint> upstreams, DnsTimeouts timeouts,
               OnFailure on_failure, Done done);
   DnsExchange(const DnsExchange&) = delete;
@@ -48,14 +48,14 @@ class DnsExchange {
   ~DnsExchange();
 
  private:
-  // The question as one upstream was asked it.
+  // State of one upstream: the question in the form in which it was asked.
   struct Asked {
     std::vector<uint8_t> query;
     bool edns = true;
-    UniqueFd socket;  // invalid: it was not asked yet, or is not expected to answer any more
+    UniqueFd socket;  // invalid: not asked yet, or no answer is expected any more
     bool tcp = false;
     Loop::Id watch = 0;
-    std::vector<uint8_t> received;  // over TCP
+    std::vector<uint8_t> received;  // bytes received over TCP
   };
 
   void Ask();
@@ -75,20 +75,22 @@ class DnsExchange {
   void Finish(std::vector<uint8_t> answer);
   // Index of the upstream whose turn it is.
   size_t current() const { return attempt_ % upstreams_.size(); }
-  // Whether the next step depends on it: it is its turn, or nobody is asked any more.
+  // Returns true if the next step depends on upstream `i`: it is its turn, or no further upstream
+  // will be asked.
   bool IsAwaited(size_t i) const { return i == current() || attempt_timer_ == 0; }
   bool all_had_a_turn() const { return attempt_ + 1 >= upstreams_.size(); }
 
   Loop& loop_;
   DnsLookup lookup_;
   const std::vector<Endpoint> upstreams_;
-  std::vector<Asked> asked_;  // one for each of upstreams_
+  std::vector<Asked> asked_;  // parallel to upstreams_
   DnsTimeouts timeouts_;
   OnFailure on_failure_;
   Done done_;
 
   size_t attempt_ = 0;
-  std::vector<uint8_t> refusal_;  // SERVFAIL and the like: passed on if nobody knows better
+  // SERVFAIL or similar; passed on if no upstream gives a better answer
+  std::vector<uint8_t> refusal_;
   Loop::Id attempt_timer_ = 0;
   Loop::Id total_timer_ = 0;
 };

@@ -15,15 +15,16 @@
 namespace atl::netpolicy {
 namespace {
 
-// The most that we send in one datagram, however much a client says it can take: longer ones are
-// fragmented on the way (dnsflagday.net), and the path to a sandbox is no exception.
+// Longest datagram that is sent, whatever size the client announces. Longer ones are fragmented
+// (dnsflagday.net), also on the path to a sandbox.
 constexpr size_t kMaxUdpAnswer = 4096;
-// Of names that the gate answers for: they may be gone in a moment.
+// TTL of names that the gate answers itself; they may change at any moment.
 constexpr uint32_t kLocalTtl = 5;
-// Nobody may keep an address for longer than the gate lets it be used without another question.
+// A client of a gate may not keep an address longer than the gate keeps it open.
 constexpr uint32_t kGatedTtl = 300;
 constexpr int kTcpBacklog = 64;
-// Of a client's connection: the kernel would let it grow to megabytes for one that does not read.
+// Send buffer of a client's connection. By default the kernel lets it grow to megabytes if the
+// client does not read.
 constexpr int kTcpSendBuffer = 64 * 1024;
 
 Result<UniqueFd> BindSocket(const Endpoint& endpoint, int type) {
@@ -53,8 +54,8 @@ Result<Endpoint> BoundTo(int fd, Endpoint endpoint) {
   return endpoint;
 }
 
-// Those that are looked up for a sandbox. None of the others leads to an address, and some carry
-// much more in their answers than a name.
+// Returns true for the types that are looked up for a sandbox. No other type leads to an address,
+// and the answers of some carry much more than a name.
 bool LeavesHost(uint16_t type) {
   constexpr std::array kTypes{kDnsTypeA,  kDnsTypeNs,     kDnsTypeCname, kDnsTypeSoa, kDnsTypePtr,
                               kDnsTypeMx, kDnsTypeTxt,    kDnsTypeAaaa,  kDnsTypeSrv, kDnsTypeNaptr,
@@ -81,7 +82,8 @@ Result<std::unique_ptr<DnsForwarder>> DnsForwarder::Open(Config config) {
   std::vector<Endpoint> endpoints;
   std::vector<Listener> listeners;
   for (const std::string& address : config.listen) {
-    // With port 0 the text alone would be refused by nobody: it is set from what was bound.
+    // If the port is 0, the kernel picks the port of the UDP socket, and the TCP socket gets the
+    // same one.
     ATOLL_ASSIGN(const Endpoint wanted, ParseEndpoint(address, config.port));
     Listener listener;
     ATOLL_ASSIGN(listener.udp, BindSocket(wanted, SOCK_DGRAM));
@@ -104,7 +106,7 @@ DnsForwarder::~DnsForwarder() {
 }
 
 Status DnsForwarder::Start(Loop& loop, DnsGate* gate) {
-  if (loop_) return Fail(Code::kFailedPrecondition, "DNS forwarder: started already");
+  if (loop_) return Fail(Code::kFailedPrecondition, "DNS forwarder: already started");
   loop_ = &loop;
   gate_ = gate;
   resolver_.Start(loop);
@@ -136,7 +138,7 @@ void DnsForwarder::OnConnection(Acceptor::Connection& connection) {
     return;
   }
   std::string source = source_of_({connection.peer, connection.peer_size});
-  // Over a limit the connection closes here: the client sees a reset and tries again or not.
+  // Over a limit the connection is closed: the client sees a reset and may try again.
   const size_t share = FairShare(limits_.tcp_clients, connections_.size());
   if (!sources_.AddConnection(source, share, clock_.BootMicros())) return;
   const uint64_t id = next_id_++;
@@ -171,8 +173,9 @@ void DnsForwarder::Forget(std::string_view source) {
 uint64_t DnsForwarder::Resolve(std::string_view source, std::string_view name, bool under_policy,
                                Resolved resolved) {
   constexpr std::array kTypes{kDnsTypeA, kDnsTypeAaaa};
-  // The name leaves the host once, for whatever types it is asked now. What is known of one type
-  // says nothing of another: an answer that cannot be kept would let it leave at any rate.
+  // The name counts once as leaving the host, for all types that are asked. A cached answer of one
+  // type does not excuse the other: if its answer cannot be cached, the name could leave at any
+  // rate.
   bool leaves = false, may_begin = false;
   for (const uint16_t type : kTypes) {
     const auto lookup = LookupOf(name, type);
@@ -216,7 +219,7 @@ void DnsForwarder::CancelResolve(uint64_t id) {
 }
 
 void DnsForwarder::OnQuery(std::span<const uint8_t> message, const Client& client) {
-  // Too fast for a program that waits for answers: not even worth one.
+  // Questions above the rate limit are dropped without an answer, which would cost more.
   if (!sources_.TakeQuestion(client.source, clock_.BootMicros())) return;
   if (message.size() > kDnsMaxQuery) {
     return Reply(client, MakeDnsError(message, DnsRcode::kFormatError));
@@ -238,7 +241,7 @@ void DnsForwarder::OnQuery(std::span<const uint8_t> message, const Client& clien
   LookUp(lookup, judgement.under_policy, query, message, client);
 }
 
-// What needs nobody else.
+// Returns the answers that need no upstream.
 std::optional<DnsAnswer> DnsForwarder::OwnAnswer(const DnsLookup& lookup,
                                                  const DnsGate::Judgement& judgement) const {
   const uint16_t type = lookup.type;
@@ -250,12 +253,13 @@ std::optional<DnsAnswer> DnsForwarder::OwnAnswer(const DnsLookup& lookup,
     case DnsGate::Verdict::kForward:
       break;
   }
-  // Written with dots a name has two bytes less than on the wire.
+  // A name with dots is two bytes shorter than on the wire.
   if (judgement.under_policy && (lookup.name.size() > limits_.policed_name_bytes + 2 ||
                                  DnsLabelCount(lookup.name) > limits_.policed_name_labels)) {
     return Empty(DnsRcode::kNxDomain);
   }
-  // Their hints are addresses that nobody would learn of, their keys hide the name in TLS.
+  // HTTPS and SVCB answers carry hints, which are addresses that the gate would not learn, and
+  // keys, which hide the name in TLS.
   if (type == kDnsTypeHttps || type == kDnsTypeSvcb) return Empty(DnsRcode::kNoError);
   if (!LeavesHost(type)) return Empty(DnsRcode::kNotImplemented);
   return std::nullopt;
@@ -266,7 +270,7 @@ void DnsForwarder::LookUp(const DnsLookup& lookup, bool under_policy, const DnsQ
   if (const DnsCache::Hit hit = resolver_.Cached(lookup); hit.answer) {
     return Answer(client, query, *hit.answer, hit.age);
   }
-  // What others ask already does not leave once more.
+  // If the same lookup is in flight, the name does not leave the host again.
   const bool leaves = under_policy && !resolver_.Asking(lookup);
   if (const auto refusal = Refuse(leaves, client.source)) {
     return Reply(client, MakeDnsReply(query, Empty(*refusal)));
@@ -278,7 +282,8 @@ void DnsForwarder::LookUp(const DnsLookup& lookup, bool under_policy, const DnsQ
   pending.ask = resolver_.Ask(lookup, [this, id](const auto& answer) { OnAnswer(id, *answer); });
 }
 
-// Why nobody is asked; otherwise the query is counted. `leaves`: a name under a policy does.
+// Returns the error for a query that cannot be sent to an upstream. Empty: the query may be sent
+// and is counted. `leaves`: it sends a name under a policy out of the host.
 std::optional<DnsRcode> DnsForwarder::Refuse(bool leaves, std::string_view source) {
   const int64_t now = clock_.BootMicros();
   if (!resolver_.CanAsk()) return DnsRcode::kServerFailure;
@@ -300,7 +305,7 @@ void DnsForwarder::OnAnswer(uint64_t id, const DnsAnswer& answer) {
 void DnsForwarder::Answer(const Client& client, const DnsQuery& query, const DnsAnswer& answer,
                           uint32_t age) {
   const bool over_udp = client.tcp_id == 0;
-  // "Ask over TCP" is no answer over TCP.
+  // A truncated answer asks the client to use TCP, which it already does.
   if (answer.truncated && !over_udp) {
     return Reply(client, MakeDnsReply(query, Empty(DnsRcode::kServerFailure)));
   }

@@ -1,12 +1,13 @@
-// The name server of the sandboxes, on the gateway addresses. Each source has a view of its own:
-// the gate says which names exist for it, and hears of every address before the answer leaves.
-// Nothing passes through unseen: questions and answers are taken apart and written anew.
+// The name server of the sandboxes, on the gateway addresses. Each source has its own view: the
+// gate decides which names exist for it, and learns every address before the answer leaves.
+// Questions and answers are parsed and rebuilt; nothing is passed through unseen.
 //
-// A source is told apart by its address, which the rules guarantee. All that a sandbox can make
-// grow has a limit, per source and in total, and no number of sources can take the total.
+// Sources are told apart by their address, which the nftables rules guarantee. Everything that a
+// sandbox can make grow has a limit, per source and in total, and no number of sources can take the
+// total.
 //
-// Thread rule: on the loop. Not to be destroyed, and no source to be forgotten, from within a call
-// to the gate.
+// Thread rule: on the loop. Must not be destroyed, and no source may be forgotten, from within a
+// call to the gate.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +37,7 @@ namespace atl::netpolicy {
 class DnsForwarder {
  public:
   struct Limits {
-    // Questions that wait for an upstream. Each holds a descriptor for each upstream that was
+    // Queries that wait for an upstream. Each holds one descriptor for each upstream that was
     // asked, at most four with these timeouts.
     size_t queries = 1024;
     size_t tcp_clients = 256;
@@ -49,7 +50,7 @@ class DnsForwarder {
   };
   struct Config {
     std::vector<std::string> listen;  // addresses
-    uint16_t port = 53;               // 0: any, see `endpoints`
+    uint16_t port = 53;               // 0: any free port, see endpoints()
     std::vector<std::string> upstreams;
     std::string resolv_conf = "/etc/resolv.conf";
     Limits limits;
@@ -57,27 +58,28 @@ class DnsForwarder {
     const Clock* clock = &SystemClock();  // borrowed
   };
 
-  // Binds UDP and TCP sockets, which may need CAP_NET_BIND_SERVICE. Nothing is answered yet.
+  // Binds the UDP and TCP sockets, which may need CAP_NET_BIND_SERVICE. Answers nothing until
+  // Start.
   static Result<std::unique_ptr<DnsForwarder>> Open(Config config);
   DnsForwarder(const DnsForwarder&) = delete;
   DnsForwarder& operator=(const DnsForwarder&) = delete;
   ~DnsForwarder();
 
-  // Begins to answer; `loop` and `gate` must outlive this object. Without a gate every source sees
+  // Starts to answer. `loop` and `gate` must outlive this object. Without a gate every source sees
   // all names.
   Status Start(Loop& loop, DnsGate* gate = nullptr);
 
-  // What it listens on, in the order of Config::listen; UDP and TCP have the same port.
+  // The bound addresses, in the order of Config::listen. UDP and TCP use the same port.
   const std::vector<Endpoint>& endpoints() const { return endpoints_; }
 
-  // The source has ended: what it asked is not answered, its connections are
-  // closed, its limits begin anew for the next one with the address.
+  // Drops all state of a source whose sandbox has ended: its pending queries get no answer, its
+  // connections are closed, and its limits start anew for the next sandbox with that address.
   void Forget(std::string_view source);
 
-  // After Start, for a connection of `source` that the gate lets pass by `name`: the addresses of
-  // the name, of both families; none if there are none, or if the source asks for too many names.
-  // A question of the source like any other. `resolved` is called once, unless cancelled, and
-  // never from within the call.
+  // Resolves `name` to its addresses of both families, for a connection of `source` that the gate
+  // allows. Call after Start. It counts as a question of the source. The list is empty if the name
+  // has no address, or if the source asks for too many names. `resolved` is called once unless
+  // cancelled, and never from within this call. Returns the id for CancelResolve.
   using Resolved = std::function<void(std::vector<IpAddress>)>;
   uint64_t Resolve(std::string_view source, std::string_view name, bool under_policy,
                    Resolved resolved);
@@ -88,21 +90,21 @@ class DnsForwarder {
     UniqueFd udp;
     UniqueFd tcp;
   };
-  // Whom an answer goes to.
+  // The recipient of an answer.
   struct Client {
     std::string source;
     uint64_t tcp_id = 0;  // 0: over UDP
-    size_t listener = 0;  // over UDP
-    Endpoint from;        // over UDP
+    size_t listener = 0;  // index of the UDP socket
+    Endpoint from;        // the client's address, for UDP
   };
   struct Pending {
     Client client;
-    std::vector<uint8_t> query;  // as it came
+    std::vector<uint8_t> query;  // the received message
     DnsResolver::Id ask = 0;
   };
   struct Resolving {
     std::string source;
-    bool counted = false;  // among the queries of the source
+    bool counted = false;  // counts among the source's queries
     std::vector<DnsResolver::Id> asks;
     size_t open = 0;
     std::vector<IpAddress> addresses;

@@ -10,7 +10,8 @@ DnsLookup LookupOf(const DnsQuery& query) {
   DnsLookup lookup;
   const auto wire = query.question.wire.first(query.question.wire.size() - 4);
   lookup.name.resize(wire.size());
-  // Length bytes are at most 63 and no letters: lowering the wire form lowers names only.
+  // Length bytes are at most 63 and therefore no letters, so lowering the wire form changes only
+  // the names.
   std::transform(wire.begin(), wire.end(), lookup.name.begin(),
                  [](uint8_t byte) { return static_cast<char>(DnsLower(byte)); });
   lookup.type = query.question.type;

@@ -1,5 +1,5 @@
-// What is asked of the network: the parts of a question that make a difference to its answer, and
-// nothing of who asks. Two lookups that are equal have one answer.
+// The part of a question that determines its answer, without anything about the asker. Equal
+// lookups have the same answer.
 //
 // Thread rule: values and pure functions.
 #pragma once
@@ -17,7 +17,7 @@
 namespace atl::netpolicy {
 
 struct DnsLookup {
-  std::string name;  // as on the wire, lower case
+  std::string name;  // wire form, lower case
   uint16_t type = 0;
   bool dnssec_ok = false;
   bool checking_disabled = false;
@@ -26,16 +26,17 @@ struct DnsLookup {
 };
 
 DnsLookup LookupOf(const DnsQuery& query);
-// `name`: printable ASCII, labels with dots between them. Nothing: it is no name.
+// Makes a lookup of `name`: printable ASCII, labels separated by dots. Empty if it is not a valid
+// name.
 std::optional<DnsLookup> LookupOf(std::string_view name, uint16_t type);
 
-// The question that `response` repeats is this one.
+// Returns true if the question that `response` repeats is this lookup.
 bool IsAnswerTo(const DnsResponse& response, const DnsLookup& lookup);
 
 size_t DnsLabelCount(std::string_view wire_name);
 
-// The message that leaves the host. All of it is ours, so that a client's bytes cannot carry
-// anything to a name server but the letters of the name, and those in lower case. `edns`: with our
+// Makes the message that leaves the host. No byte of it comes from the client except the letters of
+// the name, in lower case, so a client cannot pass other data to a name server. `edns`: adds our
 // own EDNS record.
 std::vector<uint8_t> MakeDnsQuery(const DnsLookup& lookup, uint16_t id, bool edns);
 

@@ -17,7 +17,8 @@ DnsRcode ReadQuery(DnsReader& reader, DnsQuery& query) {
   if (!reader.Question(query.question)) return DnsRcode::kFormatError;
   if (header.additionals == 1) {
     DnsRecord record;
-    // The only record that a query may carry; its class is the size that the client can take.
+    // An OPT record is the only one that a query may carry. Its class holds the size that the
+    // client accepts.
     if (!reader.Record(record) || record.type != kDnsTypeOpt || !record.name.empty()) {
       return DnsRcode::kFormatError;
     }
@@ -47,7 +48,7 @@ std::optional<DnsQueryResult> ParseDnsQuery(std::span<const uint8_t> message) {
   DnsQueryResult result{};
   result.query.udp_size = kDnsPlainUdpSize;
   if (!reader.Header(result.query.header)) return std::nullopt;
-  // An answer to an answer could go round for ever.
+  // Responses are not answered: two servers could answer each other for ever.
   if (result.query.header.response()) return std::nullopt;
   result.rcode = ReadQuery(reader, result.query);
   return result;
@@ -65,8 +66,8 @@ std::optional<DnsResponse> ParseDnsResponse(std::span<const uint8_t> message) {
   for (size_t i = 0; i < count; ++i) {
     DnsRecord record;
     if (!reader.Record(record)) {
-      // A truncated answer may end in the middle of a record (RFC 2181 section 9 says not to use
-      // what is there); nobody reads its records.
+      // A truncated answer may end within a record. RFC 2181 section 9 says not to use its records,
+      // and they are not read.
       if (header.truncated()) return response;
       return std::nullopt;
     }

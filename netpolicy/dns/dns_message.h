@@ -1,6 +1,6 @@
-// A strict parser of DNS messages (RFC 1035, EDNS of RFC 6891): enough to know who asks for what,
-// and what an answer holds. Both sides are hostile. Every offset is checked, names are limited to
-// 255 bytes, compression pointers may only lead backwards, so that no message makes a loop.
+// A strict parser of DNS messages (RFC 1035, EDNS of RFC 6891): enough to know what is asked and
+// what an answer holds. Input from both sides is hostile. Every offset is checked, names are
+// limited to 255 bytes, and compression pointers must point backwards, so no message causes a loop.
 //
 // Thread rule: pure functions on borrowed bytes.
 #pragma once
@@ -17,9 +17,10 @@ namespace atl::netpolicy {
 inline constexpr size_t kDnsHeaderSize = 12;
 inline constexpr size_t kDnsMaxMessage = 65535;
 inline constexpr size_t kDnsPlainUdpSize = 512;
-// Queries hold one question and a few EDNS options; anything longer is not one.
+// Longest query. One question and a few EDNS options fit; anything longer is not a query.
 inline constexpr size_t kDnsMaxQuery = 1024;
-// Of a response, far more than any has: 4,000 of them with long names took 40 ms of the loop.
+// Most records of a response, far more than real ones have. 4,000 records with long names took 40
+// ms on the loop.
 inline constexpr size_t kDnsMaxRecords = 512;
 
 enum class DnsRcode : uint8_t {
@@ -43,20 +44,21 @@ struct DnsHeader {
 };
 
 struct DnsQuestion {
-  std::string name;  // lower case, dots between labels, "" is the root; bytes that are not
-                     // printable ASCII, and dots in labels, as \ddd: two names never look the same
+  // lower case, labels separated by dots; "" is the root. Bytes that are not printable ASCII, and
+  // dots within labels, are written as \ddd, so that two different names never look the same.
+  std::string name;
   uint16_t type;
   uint16_t klass;
   std::span<const uint8_t> wire;  // name, type and class in the message
 };
 
 struct DnsRecord {
-  std::string name;  // as in DnsQuestion
+  std::string name;  // same form as DnsQuestion::name
   uint16_t type;
   uint16_t klass;
   uint32_t ttl;
   std::span<const uint8_t> data;
-  size_t data_at;  // of `data` in the message: names in it may be compressed
+  size_t data_at;  // offset of `data` in the message, needed because names in it may be compressed
 };
 
 inline constexpr uint16_t kDnsTypeA = 1;
@@ -82,36 +84,37 @@ inline constexpr uint16_t kDnsClassIn = 1;
 
 std::optional<DnsHeader> ParseDnsHeader(std::span<const uint8_t> message);
 
-// What a client may ask: a standard query with one question, no records but one EDNS record, and
-// nothing behind it.
+// A query as clients may send it: a standard query with one question, no records except one EDNS
+// record, and nothing after it.
 struct DnsQuery {
   DnsHeader header;
   DnsQuestion question;
   bool edns = false;
-  bool dnssec_ok = false;              // wants signatures (RFC 3225)
-  size_t udp_size = kDnsPlainUdpSize;  // the longest answer that it takes over UDP
+  bool dnssec_ok = false;              // the client wants signatures (RFC 3225)
+  size_t udp_size = kDnsPlainUdpSize;  // longest answer that the client takes over UDP
 
   bool recursion_desired() const { return (header.flags & 0x0100) != 0; }
   bool checking_disabled() const { return (header.flags & 0x0010) != 0; }
 };
 struct DnsQueryResult {
-  // kNoError: `query` holds it. Otherwise the answer that it deserves.
+  // kNoError: `query` is valid. Otherwise: the error to answer with.
   DnsRcode rcode = DnsRcode::kNoError;
   DnsQuery query;
 };
-// Nothing: not even worth an answer (no header, or not a query).
+// Parses a query. Empty if it must not even be answered, because it has no header or is not a
+// query.
 std::optional<DnsQueryResult> ParseDnsQuery(std::span<const uint8_t> message);
 
-// A whole response, every record within bounds; nothing if it is malformed or has too many.
+// A complete response, with every record within bounds.
 struct DnsResponse {
   DnsHeader header;
   DnsQuestion question;
-  std::vector<DnsRecord> records;  // all sections in order
+  std::vector<DnsRecord> records;  // records of all sections, in order
 };
 std::optional<DnsResponse> ParseDnsResponse(std::span<const uint8_t> message);
 
-// An answer without records, for what is no proper query. `query` is at least a header; its
-// question is repeated if it parses.
+// Makes an answer without records to an invalid query. `query` holds at least a header. Its
+// question is repeated if it can be parsed.
 std::vector<uint8_t> MakeDnsError(std::span<const uint8_t> query, DnsRcode rcode);
 
 }  // namespace atl::netpolicy

@@ -43,13 +43,14 @@ DnsResolver::Id DnsResolver::Ask(const DnsLookup& lookup, Done done) {
 }
 
 void DnsResolver::OnMessage(Flights::iterator flight, std::span<const uint8_t> message) {
-  // The message belongs to the exchange, which goes with the flight at the end of this function.
+  // The message belongs to the exchange, which is destroyed with the flight at the end of this
+  // function.
   const auto landed = flights_.extract(flight);
   const DnsLookup& lookup = landed.key();
   auto read = ReadDnsAnswer(lookup, message);
   const auto answer = std::make_shared<const DnsAnswer>(read ? std::move(*read) : Failure());
   cache_.Keep(lookup, answer, clock_.BootMicros());
-  // A callback may cancel those that come after it, or ask the same again.
+  // A callback may cancel later ones, or ask the same question again.
   for (const Id id : landed.mapped().askers) {
     const auto asker = askers_.find(id);
     if (asker != askers_.end()) asker->second.flight.reset();

@@ -1,9 +1,7 @@
-// Finds answers: in the cache, or by asking the upstreams. Equal lookups that are under way at the
-// same time are one exchange.
+// Resolves lookups from the cache or by asking the upstreams. Equal lookups in flight share one
+// exchange. Who may know the answer is decided elsewhere (dns_gate.h).
 //
-// Who may know the answer is not its business.
-//
-// Thread rule: on the loop. Must not be destroyed from within a callback of its own.
+// Thread rule: on the loop. Must not be destroyed from within one of its callbacks.
 #pragma once
 
 #include <cstddef>
@@ -36,10 +34,11 @@ class DnsResolver {
   };
   // 0 is never a valid id.
   using Id = uint64_t;
-  // Called once, on the loop, never from inside the call that it was given to. A failure is an
-  // answer, too: with kServerFailure or what the upstream said.
+  // Called once, on the loop, never from within the call that it was passed to. A failure is an
+  // answer with kServerFailure, or with the code that the upstream sent.
   using Done = std::function<void(const std::shared_ptr<const DnsAnswer>&)>;
-  // No addresses: there are none, or nobody could be asked. `ttl`: seconds that they remain true.
+  // The list is empty if the name has no address, or if no upstream could be asked. `ttl`: seconds
+  // for which the addresses are valid.
   using Resolved = std::function<void(std::vector<IpAddress> addresses, uint32_t ttl)>;
 
   DnsResolver(DnsUpstreams upstreams, Limits limits, const Clock& clock)
@@ -48,21 +47,22 @@ class DnsResolver {
   DnsResolver& operator=(const DnsResolver&) = delete;
   ~DnsResolver();
 
-  // Before all that follows; `loop` must outlive this object.
+  // Call first. `loop` must outlive this object.
   void Start(Loop& loop) { loop_ = &loop; }
 
   DnsCache::Hit Cached(const DnsLookup& lookup);
-  // False: there is nobody to ask.
+  // Returns false if there is no upstream.
   bool CanAsk() { return !upstreams_.Current().empty(); }
   bool Asking(const DnsLookup& lookup) const { return flights_.contains(lookup); }
   size_t exchanges() const { return flights_.size(); }
 
-  // Joins an exchange that is under way, or begins one.
+  // Joins an exchange in flight, or starts one.
   Id Ask(const DnsLookup& lookup, Done done);
-  // The addresses of a host, kDnsTypeA or kDnsTypeAaaa, by way of the cache. `may_begin`:
-  // an exchange; otherwise it fails unless one is under way.
+  // Resolves the addresses of a host through the cache. `type`: kDnsTypeA or kDnsTypeAaaa.
+  // `may_begin`: whether a new exchange may be started; if not, the call fails unless one is in
+  // flight.
   Id Resolve(std::string_view name, uint16_t type, bool may_begin, Resolved resolved);
-  // The callback is not called any more. An unknown id is ignored.
+  // Drops the callback: it will not be called. An unknown id is ignored.
   void Cancel(Id id);
 
  private:
@@ -74,7 +74,7 @@ class DnsResolver {
   struct Asker {
     Done done;
     std::optional<Flights::iterator> flight;
-    Loop::Id timer = 0;  // of an answer that is there already
+    Loop::Id timer = 0;  // timer of an answer that is already there
   };
   void OnMessage(Flights::iterator flight, std::span<const uint8_t> message);
   void Land(Id id, const std::shared_ptr<const DnsAnswer>& answer);

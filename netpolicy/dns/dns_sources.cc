@@ -23,8 +23,9 @@ DnsSources::Usage& DnsSources::At(std::string_view source, int64_t now_us) {
   return sources_[std::string(source)];
 }
 
-// Whoever has nothing under way and full buckets is as good as unknown. After that the next sweep
-// waits until the number has doubled, so that it costs nothing worth mentioning per question.
+// Removes sources that have nothing in flight and full buckets: they are the same as unknown ones.
+// The next sweep waits until the number of sources has doubled, so that the cost per question stays
+// negligible.
 void DnsSources::Sweep(int64_t now_us) {
   std::erase_if(sources_, [now_us](const auto& source) {
     const Usage& usage = source.second;

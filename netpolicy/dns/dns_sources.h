@@ -1,5 +1,5 @@
-// What each source of questions uses and how fast it asks: the limits that keep one sandbox from
-// taking the name server away from the others, or from carrying data out in names.
+// Counts what each source of questions uses and how fast it asks. The limits keep one sandbox from
+// taking the name server away from others, and from carrying data out in names.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -13,14 +13,14 @@
 namespace atl::netpolicy {
 
 struct DnsRate {
-  uint32_t per_second = 0;  // at least 1
-  uint32_t burst = 0;       // at least 1
+  uint32_t per_second = 0;  // 1 or more
+  uint32_t burst = 0;       // 1 or more
 };
 
-// A token bucket. It holds only the time at which it is full again.
+// A token bucket, stored as the time at which it will be full.
 class DnsBucket {
  public:
-  // False: too fast, nothing is taken.
+  // Takes a token. Returns false, and takes nothing, if the rate is exceeded.
   bool Take(const DnsRate& rate, int64_t now_us);
   bool Full(int64_t now_us) const { return full_us_ <= now_us; }
 
@@ -31,22 +31,23 @@ class DnsBucket {
 class DnsSources {
  public:
   struct Limits {
-    DnsRate questions{2000, 2000};  // all of them
-    DnsRate leaving{20, 200};       // those under a policy for which the network has to be asked
-    size_t queries = 64;            // under way
+    DnsRate questions{2000, 2000};  // all questions
+    DnsRate leaving{20, 200};       // questions under a policy that need an upstream
+    size_t queries = 64;            // queries in flight
     size_t connections = 8;
   };
 
   explicit DnsSources(Limits limits) : limits_(limits) {}
 
-  // False: over the limit, nothing is counted. `share`: another limit, of now.
+  // Each of these counts one use. They return false, and count nothing, if the source is over its
+  // limit. `share`: a further limit, which depends on the current load.
   bool TakeQuestion(std::string_view source, int64_t now_us);
   bool TakeLeaving(std::string_view source, int64_t now_us);
   bool AddQuery(std::string_view source, size_t share, int64_t now_us);
   bool AddConnection(std::string_view source, size_t share, int64_t now_us);
   void RemoveQuery(std::string_view source);
   void RemoveConnection(std::string_view source);
-  // As if it had never asked; its queries and connections are gone already.
+  // Forgets a source. It must have no queries and connections left.
   void Forget(std::string_view source);
 
   size_t size() const { return sources_.size(); }

@@ -11,7 +11,7 @@
 namespace atl::netpolicy {
 namespace {
 
-// Two of the longest answers.
+// Enough for two of the longest answers.
 constexpr size_t kMaxUnread = 2 * (kDnsMaxMessage + 2);
 
 }  // namespace
@@ -41,7 +41,7 @@ void DnsTcpClient::RestartIdleTimer() {
 }
 
 void DnsTcpClient::CloseSoon() {
-  // From within a call of the owner the object must live on: the timer ends it.
+  // The object must survive the current call of its owner, so a timer closes it.
   if (std::exchange(closing_, true)) return;
   if (watch_ != 0) loop_.Unwatch(std::exchange(watch_, 0));
   idle_us_ = 0;
@@ -68,7 +68,7 @@ bool DnsTcpClient::TakeQueries() {
     const size_t size = static_cast<size_t>(in_[at]) << 8 | in_[at + 1];
     if (size < kDnsHeaderSize || size > kDnsMaxQuery) return false;
     if (in_.size() - at - 2 < size) break;
-    // Only whole queries keep a connection alive: a drip of bytes does not.
+    // Only whole queries keep a connection alive, so a client cannot hold it with a drip of bytes.
     RestartIdleTimer();
     on_query_(std::span(in_).subspan(at + 2, size));
     at += 2 + size;

@@ -1,6 +1,6 @@
-// A TCP connection of a sandbox to the forwarder: messages with a length in front, several may be
-// under way (RFC 7766). Everything is bounded: the length of a query, the bytes that wait for a
-// client that does not read, and the time that a silent one may stay.
+// A sandbox's TCP connection to the forwarder. Each message has its length in front, and several
+// may be in flight (RFC 7766). The length of a query, the bytes queued for a client that does not
+// read, and the time of a silent connection are limited.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -18,7 +18,7 @@ namespace atl::netpolicy {
 class DnsTcpClient {
  public:
   using OnQuery = std::function<void(std::span<const uint8_t>)>;
-  // Called once, from the loop, may destroy the client.
+  // Called once, on the loop. It may destroy the client.
   using OnClosed = std::function<void()>;
 
   DnsTcpClient(Loop& loop, UniqueFd socket, int64_t idle_us, OnQuery on_query, OnClosed on_closed);

@@ -73,8 +73,8 @@ const std::vector<Endpoint>& DnsUpstreams::Current() {
 }
 
 void DnsUpstreams::Reread() {
-  // One stat(2) a query, a microsecond: inotify would need the directory watched as well, because
-  // the file is usually replaced and may be a symbolic link.
+  // One stat(2) per query takes a microsecond. inotify would have to watch the directory as well,
+  // because the file is usually replaced and may be a symbolic link.
   struct stat now {};
   if (::stat(resolv_conf_.c_str(), &now) != 0) {
     current_.clear();
@@ -89,7 +89,7 @@ void DnsUpstreams::Reread() {
 }
 
 void DnsUpstreams::Demote(const Endpoint& failed) {
-  // Only from the front: several queries fail at the same time when one server does.
+  // Only the first resolver is demoted: if it fails, several queries fail at the same time.
   if (current_.size() > 1 && Same(current_.front(), failed)) {
     std::rotate(current_.begin(), current_.begin() + 1, current_.end());
   }

@@ -1,5 +1,5 @@
-// The resolvers that the forwarder asks: those of the configuration, or the host's own, read again
-// whenever its resolv.conf changes.
+// The resolvers that the forwarder asks: the configured ones, or the host's own, which are read
+// again whenever its resolv.conf changes.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -17,15 +17,15 @@ namespace atl::netpolicy {
 
 class DnsUpstreams {
  public:
-  // `configured` empty: those of `resolv_conf`. `own` are the addresses that we listen on
-  // ourselves: never asked, a query would go round.
+  // If `configured` is empty, the resolvers come from `resolv_conf`. `own`: addresses that this
+  // name server listens on. They are never asked, because the query would loop.
   static Result<DnsUpstreams> Make(const std::vector<std::string>& configured,
                                    std::string resolv_conf, std::vector<Endpoint> own);
 
-  // In the order to be tried; may be empty. Valid until the next call.
+  // The resolvers in the order to try. May be empty. Valid until the next call.
   const std::vector<Endpoint>& Current();
 
-  // `failed` did not answer: the others are asked first from now on.
+  // Moves `failed`, which did not answer, to the end of the order.
   void Demote(const Endpoint& failed);
 
  private:
@@ -33,13 +33,13 @@ class DnsUpstreams {
   void Reread();
   void Keep(const std::vector<Endpoint>& list);
 
-  std::string resolv_conf_;  // empty: configured
+  std::string resolv_conf_;  // empty: the resolvers are configured
   std::vector<Endpoint> own_;
   std::vector<Endpoint> current_;
   struct stat seen_ {};
 };
 
-// The "nameserver" lines of a resolv.conf, at most 8; whatever does not parse is left out.
+// Parses the "nameserver" lines of a resolv.conf, at most 8. Lines that do not parse are skipped.
 std::vector<Endpoint> ParseResolvConf(std::string_view text);
 
 }  // namespace atl::netpolicy

@@ -4,8 +4,8 @@ namespace atl::netpolicy {
 namespace {
 
 constexpr unsigned kUdpSize = 1232;
-// As many as a name can have labels: no writer needs more, and pointers that lead to pointers would
-// make each of 4,000 records cost thousands of steps.
+// Most compression pointers of one name: as many as it can have labels, so no writer needs more.
+// Without a limit, pointers to pointers would make each of 4,000 records cost thousands of steps.
 constexpr size_t kMaxJumps = 127;
 constexpr unsigned kOptDnssecOk = 0x8000;  // RFC 3225
 
@@ -55,8 +55,9 @@ bool DnsReader::Name(bool compressed, std::string& text, std::string* wire) {
   text.clear();
   if (wire) wire->clear();
   size_t at = position_;
-  size_t size = 1;  // the root
-  // A pointer must lead before everything read so far of this name: each jump shrinks it.
+  size_t size = 1;  // 1 for the root
+  // A pointer must lead before everything that was read of this name so far. Each jump lowers this
+  // bound.
   size_t lowest = position_;
   size_t jumps = 0;
   for (;;) {
@@ -71,7 +72,7 @@ bool DnsReader::Name(bool compressed, std::string& text, std::string* wire) {
       lowest = at = target;
       continue;
     }
-    if (length > 63) return false;  // 01 and 10 were never standardised
+    if (length > 63) return false;  // label types 01 and 10 were never standardised
     if (length == 0) break;
     size += size_t{length} + 1;
     if (size > kDnsMaxName || message_.size() - at - 1 < length) return false;
@@ -122,7 +123,7 @@ void PutDnsHeader(std::vector<uint8_t>& bytes, const DnsHeader& header) {
 }
 
 void PutDnsOpt(std::vector<uint8_t>& bytes, bool dnssec_ok) {
-  bytes.push_back(0);  // the root
+  bytes.push_back(0);  // the root as the name
   PutDnsU16(bytes, kDnsTypeOpt);
   PutDnsU16(bytes, kUdpSize);
   PutDnsU16(bytes, 0);

@@ -1,5 +1,4 @@
-// The bytes of DNS messages (RFC 1035 section 4): what the parser and the builders of messages read
-// and write with. Internal to dns_*.cc.
+// Reads and writes the elements of DNS messages (RFC 1035 section 4). Internal to dns_*.cc.
 //
 // Thread rule: on borrowed bytes, no shared state.
 #pragma once
@@ -14,8 +13,8 @@
 
 namespace atl::netpolicy {
 
-inline constexpr size_t kDnsMaxName = 255;  // on the wire, with lengths and the root
-inline constexpr size_t kDnsOptSize = 11;   // an EDNS record without options
+inline constexpr size_t kDnsMaxName = 255;  // bytes on the wire, with the length bytes and the root
+inline constexpr size_t kDnsOptSize = 11;   // size of an EDNS record without options
 
 inline constexpr unsigned kDnsFlagResponse = 0x8000;
 inline constexpr unsigned kDnsFlagTruncated = 0x0200;
@@ -29,7 +28,8 @@ inline uint8_t DnsLower(uint8_t byte) {
   return static_cast<uint8_t>(byte >= 'A' && byte <= 'Z' ? byte + ('a' - 'A') : byte);
 }
 
-// Walks over a message; false means that it ended too early or is malformed.
+// A cursor over a message. Every function returns false if the message ends too early or is
+// malformed.
 class DnsReader {
  public:
   explicit DnsReader(std::span<const uint8_t> message, size_t position = 0)
@@ -45,8 +45,9 @@ class DnsReader {
   bool U32(uint32_t& value);
   bool Bytes(size_t size, std::span<const uint8_t>& bytes);
   bool Header(DnsHeader& header);
-  // `compressed`: pointers are allowed. The position afterwards is behind the name where it began.
-  // `text` as in DnsQuestion::name; `wire`, if asked for: uncompressed, letters as they are.
+  // Reads a name. `compressed`: pointers are allowed. Afterwards the position is after the name as
+  // it appeared here. `text` has the form of DnsQuestion::name. `wire`, unless null, gets the
+  // uncompressed form with its original letters.
   bool Name(bool compressed, std::string& text, std::string* wire = nullptr);
   bool Question(DnsQuestion& question);
   bool Record(DnsRecord& record);
@@ -59,7 +60,8 @@ class DnsReader {
 void PutDnsU16(std::vector<uint8_t>& bytes, unsigned value);
 void PutDnsU32(std::vector<uint8_t>& bytes, uint32_t value);
 void PutDnsHeader(std::vector<uint8_t>& bytes, const DnsHeader& header);
-// Ours: takes answers of 1,232 bytes (dnsflagday.net: passes everywhere unfragmented), no options.
+// Appends our EDNS record: it accepts answers of 1,232 bytes, which pass unfragmented everywhere
+// (dnsflagday.net), and has no options.
 void PutDnsOpt(std::vector<uint8_t>& bytes, bool dnssec_ok);
 
 }  // namespace atl::netpolicy

@@ -14,8 +14,8 @@ constexpr long kYears = 30 * 365 * kDay;
 
 Result<Authority> MakeAuthority(const std::string& sandbox_id) {
   ATOLL_ASSIGN(const Key key, NewKey());
-  // A subject of its own, so that two of them in one directory have two links. From yesterday on:
-  // the sandbox may look at a clock that is late.
+  // Each authority has a subject of its own, so that two in one directory have different links. It
+  // is valid from yesterday, because the sandbox's clock may be late.
   ATOLL_ASSIGN(const Certificate made,
                NewCertificate("Atoll credentials " + sandbox_id, key.get(), -kDay, kYears));
   X509* certificate = made.get();

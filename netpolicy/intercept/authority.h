@@ -1,5 +1,5 @@
-// The certificate authority of one sandbox, which that sandbox alone believes: with it the
-// interceptor answers in the place of the servers that credentials are for.
+// The certificate authority of one sandbox. Only that sandbox trusts it. With it the interceptor
+// impersonates the servers that credentials are for.
 //
 // Thread rule: values and pure functions.
 #pragma once
@@ -10,12 +10,13 @@
 
 namespace atl::intercept {
 
-// Certificate and key in PEM. The key is a secret of the host's: whoever has it can be any server
-// to that sandbox, if he stands on its way.
+// Certificate and key in PEM. The key is a secret of the host: whoever has it and controls the
+// sandbox's network path can impersonate any server to that sandbox.
 struct Authority {
   std::string certificate;
   std::string key;
-  // By which OpenSSL finds the certificate in a directory (openssl-rehash(1)): "0a1b2c3d.0".
+  // The name by which OpenSSL finds the certificate in a directory (openssl-rehash(1)):
+  // "0a1b2c3d.0".
   std::string link;
 
   bool operator==(const Authority&) const = default;
@@ -26,7 +27,8 @@ struct Authority {
   }
 };
 
-// P-256, valid for thirty years, for servers' certificates alone. Takes some 0.1 ms.
+// Makes an authority: P-256, valid for thirty years, restricted to server certificates. Takes some
+// 0.1 ms.
 Result<Authority> MakeAuthority(const std::string& sandbox_id);
 
 }  // namespace atl::intercept

@@ -26,7 +26,8 @@ Result<std::shared_ptr<const http::TlsContext>> Certificates::For(const std::str
     if (now_us < found->second.until_us) return found->second.context;
     made_.erase(found);
   }
-  // All at once: whoever asks for more names than this asks for names, not for servers.
+  // All are dropped at once. A sandbox that asks for more names than this is not talking to real
+  // servers.
   if (made_.size() >= kKept) made_.clear();
   ATOLL_ASSIGN(const std::string certificate, Sign(name));
   ATOLL_ASSIGN(auto context, http::TlsContext::ForServerText(certificate, PemOf(key_.get()),
@@ -35,8 +36,8 @@ Result<std::shared_ptr<const http::TlsContext>> Certificates::For(const std::str
   return context;
 }
 
-// What Python's strict verification, Go and rustls ask for: a version 3 certificate with both key
-// identifiers, and the name as subjectAltName.
+// Makes what Python's strict verification, Go and rustls require: a version 3 certificate with both
+// key identifiers, and the name as subjectAltName.
 Result<std::string> Certificates::Sign(const std::string& name) {
   ATOLL_ASSIGN(const Certificate made, NewCertificate("Atoll", key_.get(), -kDay, 3 * kDay));
   X509* certificate = made.get();

@@ -1,5 +1,4 @@
-// Certificates for the servers in whose place the interceptor answers, signed by the sandbox's own
-// authority.
+// Server certificates of the interceptor, signed by the sandbox's own authority.
 //
 // Thread rule: one thread.
 #pragma once
@@ -22,8 +21,8 @@ class Certificates {
   Certificates(const Certificates&) = delete;
   Certificates& operator=(const Certificates&) = delete;
 
-  // What answers in the place of `name`. One is made in 0.1 ms and kept for a day, so long as there
-  // are not too many: a wildcard lets the sandbox ask for any number of names.
+  // Returns the TLS context that impersonates `name`. It is made in 0.1 ms and kept for a day. At
+  // most kKept are kept, because a wildcard lets the sandbox ask for any number of names.
   Result<std::shared_ptr<const http::TlsContext>> For(const std::string& name);
 
   static constexpr size_t kKept = 256;
@@ -39,7 +38,7 @@ class Certificates {
 
   const Certificate issuer_;
   const Key issuer_key_;
-  const Key key_;  // of all of them: who has one has this process
+  const Key key_;  // shared by all certificates: whoever has it controls this process anyway
   std::map<std::string, Entry> made_;
 };
 

@@ -20,25 +20,25 @@ namespace atl::intercept {
 namespace {
 
 constexpr int kAllowed[] = {
-    // sockets that are there, and the line
+    // existing sockets and the line
     SCMP_SYS(read), SCMP_SYS(write), SCMP_SYS(recvfrom), SCMP_SYS(sendto), SCMP_SYS(recvmsg),
     SCMP_SYS(sendmsg), SCMP_SYS(shutdown), SCMP_SYS(setsockopt), SCMP_SYS(getsockopt),
     SCMP_SYS(close),
-    // the loop
+    // the event loop
     SCMP_SYS(epoll_ctl), SCMP_SYS(epoll_wait), SCMP_SYS(epoll_pwait), SCMP_SYS(epoll_pwait2),
     SCMP_SYS(timerfd_settime), SCMP_SYS(poll), SCMP_SYS(ppoll),
     // the vault's memfd
     SCMP_SYS(fstat), SCMP_SYS(newfstatat), SCMP_SYS(lseek), SCMP_SYS(pread64),
-    // the libraries: memory, random numbers, a clock without a vDSO, the end
+    // the libraries: memory, random numbers, a clock without a vDSO, exit
     SCMP_SYS(brk), SCMP_SYS(munmap), SCMP_SYS(mremap), SCMP_SYS(madvise), SCMP_SYS(futex),
     SCMP_SYS(getrandom), SCMP_SYS(clock_gettime), SCMP_SYS(getpid), SCMP_SYS(rt_sigreturn),
     SCMP_SYS(rt_sigprocmask), SCMP_SYS(restart_syscall), SCMP_SYS(exit), SCMP_SYS(exit_group)};
 
-// 256 connections with a handshake, buffers and a head each come to 80 MiB, bodies that are held to
-// kMaxHeldBodies; the program itself maps 40.
+// Limit of the address space. 256 connections with a handshake, buffers and a head each come to 80
+// MiB; held bodies to kMaxHeldBodies; the program itself maps 40 MiB.
 constexpr rlim_t kMaxMemory = 256 << 20;
-// When the host is out of memory, rather one of these than the daemon: the next connection starts
-// it again.
+// If the host runs out of memory, the kernel should kill an interceptor before the daemon: the next
+// connection starts it again.
 constexpr std::string_view kOomScore = "500";
 
 }  // namespace
@@ -47,8 +47,8 @@ Status Confine() {
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return FailSys("prctl PR_SET_NO_NEW_PRIVS");
   if (::chdir("/") != 0) return FailSys("chdir /");
   ATOLL_TRY(sys::WriteFileAt(AT_FDCWD, "/proc/self/oom_score_adj", kOomScore));
-  // The daemon's user has other processes: none of them may look into this one. Not earlier: our
-  // files in /proc are root's from then on.
+  // Keeps the other processes of the daemon's user from looking into this one. It comes after the
+  // writes above, because from here on our files in /proc belong to root.
   ATOLL_TRY(ForbidCoreDumps());
   ATOLL_TRY(LimitResource(RLIMIT_AS, kMaxMemory));
   std::vector<AllowedCall> calls;

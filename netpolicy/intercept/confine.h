@@ -1,14 +1,14 @@
-// Takes everything away from the interceptor that it needs no more.
+// Drops all privileges that the interceptor no longer needs.
 #pragma once
 
 #include "runtime/base/result.h"
 
 namespace atl::intercept {
 
-// From here on the process can read and write the descriptors that it has and those that come over
-// its line, and do nothing else: no file can be opened, no socket made, no process started, traced
-// or signalled, no memory made code. Whatever needs a file has to have been read before. Needs
-// no_new_privs; for a process of one thread.
+// Confines the process: from here on it can only read and write the descriptors that it has and
+// those that arrive over its line. It cannot open a file, make a socket, start, trace or signal a
+// process, or make memory executable. Everything that needs a file must have been read before.
+// Needs no_new_privs and a process with one thread.
 Status Confine();
 
 }  // namespace atl::intercept

@@ -1,4 +1,4 @@
-// One connection: requests are read, changed by the vault of that moment, and passed on.
+// One intercepted connection: reads requests, applies the current vault, and passes them on.
 #include <charconv>
 #include <cstdint>
 #include <memory>
@@ -28,10 +28,10 @@ http::Response Text(int status, const std::string& text) {
 }
 
 http::Response TooMany() {
-  return Text(503, "too many bodies are held at once; try again\n");
+  return Text(503, "too many request bodies with credentials are in flight; try again\n");
 }
 
-// A part of what all bodies that are held may have.
+// A share of the limit of all held bodies.
 class HeldBytes {
  public:
   explicit HeldBytes(Shared& shared) : shared_(shared) {}
@@ -68,8 +68,8 @@ struct Flow : std::enable_shared_from_this<Flow> {
   const UniqueFd lease;
   std::shared_ptr<http::SoleUpstream> server;
 
-  // The one that policy and certificate are about: whatever another host the request names, it
-  // would reach this server, with what that one answers to.
+  // Returns true if the request is for the server that the policy and the certificate were checked
+  // for. Whatever other host the request names, it would reach this server.
   bool IsForServer(const http::Request& request) const {
     const auto meant = netpolicy::ReadHostField(request.headers.Get("host"));
     return meant && meant->name == name &&
@@ -79,9 +79,8 @@ struct Flow : std::enable_shared_from_this<Flow> {
   void Handle(const std::shared_ptr<http::Exchange>& exchange) {
     const http::Request& request = exchange->request();
     if (!IsForServer(request)) {
-      return exchange->Respond(Text(403, "the connection is for " + name +
-                                             ": a request on it for "
-                                             "another host is not passed on\n"));
+      return exchange->Respond(Text(
+          403, "this connection is to " + name + ": it cannot carry a request for another host\n"));
     }
     const std::shared_ptr<const vault::Vault> now = shared.vault;
     const vault::Choice choice = vault::Choose(*now, scheme, name, request.method, request.path());
@@ -100,9 +99,10 @@ struct Flow : std::enable_shared_from_this<Flow> {
   http::Upstream Plain(const http::Request& request) const {
     http::Upstream upstream;
     upstream.target = request.target;
-    // Other protocols have requests of their own, which nobody would read: HTTP/2 above all.
+    // Other protocols, above all HTTP/2, have requests of their own, which the interceptor could
+    // not see.
     upstream.keeps_protocol = !http::EqualNoCase(request.headers.Get("upgrade"), "websocket");
-    // Nor is a secret passed on in there.
+    // The reason phrase could carry a secret, so it is dropped.
     upstream.drops_reason = true;
     upstream.edit_response = [redactor = shared.redactor](int, http::Headers* headers) {
       redactor->RedactHeaders(*headers);
@@ -116,7 +116,8 @@ struct Flow : std::enable_shared_from_this<Flow> {
   void Inject(const std::shared_ptr<http::Exchange>& exchange,
               const std::shared_ptr<const vault::Vault>& now, const vault::Binding& binding) {
     http::Request request = exchange->request();
-    // What a client could list in Connection, so that it would be taken out again.
+    // Removed before the credential is set: a client could list Authorization in Connection, and
+    // Forward would remove it again.
     std::erase_if(request.headers.list, [&](const http::Header& header) {
       return http::IsHopByHop(exchange->request().headers, header.name) ||
              http::EqualNoCase(header.name, "expect");
@@ -135,7 +136,8 @@ struct Flow : std::enable_shared_from_this<Flow> {
     InjectIntoBody(exchange, {now, &binding, std::move(request.headers)}, std::move(upstream));
   }
 
-  // What a body will take: as much as it says, or may have.
+  // Returns how many bytes the body may take: the announced length, or the limit if none is
+  // announced.
   static uint64_t Announced(const http::Headers& headers) {
     if (headers.Has("transfer-encoding")) return vault::kMaxHeldBody;
     const std::string_view text = headers.Get("content-length");
@@ -143,7 +145,7 @@ struct Flow : std::enable_shared_from_this<Flow> {
     std::from_chars(text.data(), text.data() + text.size(), length);
     return length;
   }
-  // A longer one passes as it comes, with its placeholders.
+  // Returns true if the body is held. A longer one is forwarded unchanged, with its placeholders.
   static bool IsHeld(const http::Headers& headers) {
     return Announced(headers) > 0 && Announced(headers) <= vault::kMaxHeldBody;
   }
@@ -162,10 +164,9 @@ struct Flow : std::enable_shared_from_this<Flow> {
         vault::kMaxHeldBody, [self = shared_from_this(), exchange, held, how = std::move(injection),
                               to = std::move(upstream)](Result<std::string> body) mutable {
           if (!body && body.error().code() == Code::kResourceExhausted) {
-            return exchange->Respond(
-                Text(413,
-                     "credentials are put into this body, which may have 1 MiB at most where "
-                     "its length is not said ahead\n"));
+            return exchange->Respond(Text(413,
+                                          "a body into which credentials are put may have at most "
+                                          "1 MiB if it has no Content-Length\n"));
           }
           if (!body) return exchange->Respond(Text(400, body.error().message() + "\n"));
           auto rewritten = vault::RewriteBody(*how.now, *how.binding, how.headers, *body);
@@ -217,12 +218,12 @@ void ServeFlow(Shared& shared, Serve message) {
                                     flow->Handle(exchange);
                                   },
                                   std::move(message.client), [flow] {}));
-    // A client that keeps connections looks whether they have ended before it uses them again.
+    // A client that keeps connections checks whether they have ended before it reuses them.
     flow->server->OnEnd(std::move(finish));
     return {};
   };
   if (auto begun = begin(); !begun) {
-    LogLine(LogLevel::kWarning, "a connection is not intercepted").Add(begun.error());
+    LogLine(LogLevel::kWarning, "cannot intercept a connection").Add(begun.error());
   }
 }
 

@@ -1,6 +1,6 @@
-// What the daemon tells an interceptor, over a SOCK_SEQPACKET socket: one message is one packet,
-// descriptors travel with the packet that names them. The interceptor answers Begin with a packet:
-// kReady, or why it cannot be one. Its end is the end of the socket.
+// Messages from the daemon to an interceptor, over a SOCK_SEQPACKET socket. One message is one
+// packet, and descriptors travel with the packet that refers to them. The interceptor answers Begin
+// with a packet: kReady, or the reason why it cannot start. It ends when the socket is closed.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,11 @@
 
 namespace atl::intercept {
 
-inline constexpr int kLineFd = 3;  // in the interceptor
+inline constexpr int kLineFd = 3;  // the interceptor's end of the socket
 inline constexpr size_t kMaxMessage = 16 << 10;
 inline constexpr std::string_view kReady = "ready";
 
-// The first, and once.
+// The first message; sent once.
 struct Begin {
   static constexpr uint8_t kType = 1;
   Authority authority;
@@ -29,10 +29,10 @@ struct Begin {
   }
 };
 
-// What is put into requests that begin from now on.
+// Sets the vault for requests that begin from now on.
 struct SetVault {
   static constexpr uint8_t kType = 2;
-  UniqueFd vault;  // a sealed memfd of what vault::Encode has made
+  UniqueFd vault;  // a sealed memfd with the result of vault::Encode
 
   template <typename Self, typename Io>
   static void Fields(Self& self, Io& io) {
@@ -40,10 +40,11 @@ struct SetVault {
   }
 };
 
-// Both ends of a connection; `lease` is closed when it is over.
+// Hands over both ends of a connection. The interceptor closes `lease` when the connection has
+// ended.
 struct Serve {
   static constexpr uint8_t kType = 3;
-  std::string name;  // of the server
+  std::string name;  // name of the server
   bool tls = false;
   UniqueFd client, server, lease;
 

@@ -1,5 +1,5 @@
-// atoll-intercept: puts the credentials of one sandbox into its requests. Started by the daemon,
-// with its line as descriptor 3. See README.md in this folder.
+// atoll-intercept: puts the credentials of one sandbox into its requests. The daemon starts it with
+// its line as descriptor 3. See README.md in this folder.
 #include <signal.h>
 
 #include <cstdio>
@@ -26,6 +26,6 @@ int main(int argc, char** argv) {
     LogLine(LogLevel::kError, "cannot intercept").Add(run.error());
     return 1;
   }
-  // Not through destructors: everything is the kernel's to take back.
+  // Skips destructors: the kernel frees everything.
   std::_Exit(0);
 }

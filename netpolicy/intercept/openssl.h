@@ -1,4 +1,4 @@
-// OpenSSL's objects, owned. Internal to this folder.
+// Owning pointers to OpenSSL's objects, and functions on them. Internal to this folder.
 #pragma once
 
 #include <openssl/bio.h>
@@ -25,14 +25,16 @@ using Key = std::unique_ptr<EVP_PKEY, Freer<EVP_PKEY_free>>;
 using Bio = std::unique_ptr<BIO, Freer<BIO_free_all>>;
 using Extension = std::unique_ptr<X509_EXTENSION, Freer<X509_EXTENSION_free>>;
 
-// "what: reason", of the first thing that went wrong.
+// Returns "what: reason", with the first error of OpenSSL's queue.
 Error OpensslError(const std::string& what);
 
 Result<Key> NewKey();
-// With a random serial number, its subject and times; without an issuer or a signature.
+// Makes a certificate with a random serial number, its subject and validity. It has no issuer and
+// no signature yet.
 Result<Certificate> NewCertificate(const std::string& subject, EVP_PKEY* key, long from_s,
                                    long to_s);
-// `value` in the form of x509v3_config(5). `issuer` may be the certificate itself.
+// Adds an extension. `value` has the form of x509v3_config(5). `issuer` may be the certificate
+// itself.
 Status AddExtension(X509* certificate, X509* issuer, int nid, const std::string& value);
 
 std::string PemOf(X509* certificate);

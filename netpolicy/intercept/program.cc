@@ -16,10 +16,10 @@ namespace {
 
 Result<Message> Receive(int line) {
   ATOLL_ASSIGN(sys::Message received, sys::ReceiveMessage(line, kMaxMessage));
-  if (received.bytes.empty()) return Fail(Code::kUnavailable, "the daemon is gone");
+  if (received.bytes.empty()) return Fail(Code::kUnavailable, "the daemon has closed the line");
   Message message;
   if (!wire::DecodeFields(received.bytes, &message, received.fds)) {
-    return Fail(Code::kInvalidArgument, "a message that is malformed");
+    return Fail(Code::kInvalidArgument, "malformed message from the daemon");
   }
   return message;
 }
@@ -45,7 +45,7 @@ Result<Begun> MakeReady(int line, const std::string& authorities) {
   if (begin == nullptr) return Fail(Code::kInvalidArgument, "no Begin");
   ATOLL_ASSIGN(begun.trust, http::TlsContext::ForClient(authorities));
   ATOLL_ASSIGN(begun.certificates, Certificates::Create(begin->authority));
-  // Whatever OpenSSL reads or looks up at a first time is then there.
+  // Makes OpenSSL read and look up now what it loads on first use.
   ATOLL_TRY(begun.certificates->For("first.invalid"));
   ATOLL_ASSIGN(begun.loop, http::PooledLoop::Create(0));
   ATOLL_TRY(Confine());
@@ -64,7 +64,7 @@ class Line {
  private:
   void OnReadable() {
     ReadMessage();
-    // A vault was read and decoded there.
+    // A vault may have been read and decoded on the stack.
     WipeStack();
   }
 
@@ -85,8 +85,9 @@ class Line {
       shared_.vault = std::move(*vault);
       return;
     }
-    // With the one before it would put in what is not to be put in any more.
-    LogLine(LogLevel::kError, "the interceptor ends").Add(vault.error());
+    // The former vault may hold credentials that must no longer be used, so the interceptor ends.
+    LogLine(LogLevel::kError, "the interceptor exits: it cannot use the new vault")
+        .Add(vault.error());
     shared_.loop.Quit();
   }
 

@@ -1,6 +1,6 @@
-// The interceptor of one sandbox: takes connections over from the daemon, ends TLS on them in the
-// place of the server, puts credentials into the requests, and passes them on to the server, which
-// has to prove who it is.
+// The interceptor of one sandbox. It takes connections over from the daemon, terminates TLS in
+// place of the server, puts credentials into the requests, and passes them on to the server, whose
+// certificate it verifies.
 //
 // Thread rule: one thread, the loop's.
 #pragma once
@@ -19,24 +19,25 @@
 
 namespace atl::intercept {
 
-// Of all bodies that are held at once, because credentials are put into them.
+// Limit of all bodies that are held at the same time to put credentials into them.
 inline constexpr size_t kMaxHeldBodies = 16 << 20;
 
-// What all connections of the interceptor share.
+// State that all connections of the interceptor share.
 struct Shared {
   http::PooledLoop& loop;
   Certificates& certificates;
-  const std::shared_ptr<const http::TlsContext> trust;  // whom it believes to be a server
-  std::shared_ptr<const vault::Vault> vault;            // that of now
-  std::shared_ptr<const vault::Redactor> redactor;      // of it
+  const std::shared_ptr<const http::TlsContext> trust;  // verifies servers' certificates
+  std::shared_ptr<const vault::Vault> vault;            // the current vault
+  std::shared_ptr<const vault::Redactor> redactor;      // redacts the current vault's secrets
   size_t held_bodies = 0;                               // bytes
 };
 
 // Serves the connection to its end, and then closes its lease.
 void ServeFlow(Shared& shared, Serve flow);
 
-// Reads Begin from `line`, answers it, and serves until the daemon is gone. `authorities`: a PEM
-// file of those that servers are believed by. An error: it has not begun, and the daemon was told.
+// Reads Begin from `line`, answers it, and serves until the daemon closes the line. `authorities`:
+// a PEM file of the authorities that servers are verified against. If it fails, it has not started,
+// and the daemon was told why.
 Status Run(UniqueFd line, const std::string& authorities);
 
 }  // namespace atl::intercept

@@ -11,7 +11,7 @@ namespace {
 constexpr char kIpv4Forward[] = "/proc/sys/net/ipv4/ip_forward";
 constexpr char kIpv6Conf[] = "/proc/sys/net/ipv6/conf";
 
-// The value without its newline; "" if it cannot be read.
+// Returns the value without its newline, "" if it cannot be read.
 std::string ReadSwitch(const std::string& path) {
   auto text = sys::ReadFileAt(AT_FDCWD, path, 64);
   if (!text) return "";
@@ -23,8 +23,8 @@ std::string Ipv6Switch(const std::string& interface, const char* name) {
   return std::string(kIpv6Conf) + "/" + interface + "/" + name;
 }
 
-// A value that is right already is not written: /proc/sys may be read-only where somebody else owns
-// the host's settings.
+// Writes a value only if it differs: /proc/sys may be read-only on hosts whose settings are managed
+// elsewhere.
 Status Set(const std::string& path, const std::string& value) {
   if (ReadSwitch(path) == value) return {};
   return sys::WriteFileAt(AT_FDCWD, path, value);
@@ -37,7 +37,7 @@ Status KeepRouterAdvertisements() {
     const std::string path = Ipv6Switch(interface, "accept_ra");
     if (ReadSwitch(path) != "1") continue;
     Status set = Set(path, "2");
-    // Interfaces come and go.
+    // The interface may have disappeared meanwhile.
     if (!set && set.error().error_number() != ENOENT) return set;
   }
   return {};

@@ -1,6 +1,6 @@
 #include "netpolicy/link/link.h"
 
-// First: linux/if.h then leaves out what both say.
+// Included first, because linux/if.h then omits the definitions that both headers have.
 #include <net/if.h>
 
 #include <linux/if.h>
@@ -25,8 +25,8 @@ namespace atl::netpolicy {
 namespace {
 
 constexpr uint32_t kLocalRouteMetric = 1024;
-// The neighbours are permanent, and the host must not answer a sandbox's ARP requests for whatever
-// address it has elsewhere.
+// Neighbour entries are permanent, and the host must not answer a sandbox's ARP requests for
+// addresses that it has on other links.
 constexpr unsigned kBirthFlags = IFF_NOARP;
 
 ifinfomsg LinkHeader(int index, unsigned flags, unsigned change) {
@@ -38,8 +38,8 @@ ifinfomsg LinkHeader(int index, unsigned flags, unsigned change) {
   return header;
 }
 
-// What both ends of the pair have in common. One queue each: veth would make one for each
-// possible CPU, which costs memory and time and gives a sandbox nothing.
+// Appends the attributes that both ends of the pair share. One queue each: by default veth makes
+// one for each possible CPU, which costs memory and time and gives a sandbox nothing.
 void PutLinkAttributes(NetlinkBatch& batch, const std::string& name, const MacBytes& mac,
                        const SlotLink& link) {
   batch.PutString(IFLA_IFNAME, name);
@@ -49,8 +49,8 @@ void PutLinkAttributes(NetlinkBatch& batch, const std::string& name, const MacBy
   batch.PutU32(IFLA_NUM_RX_QUEUES, 1);
 }
 
-// No link-local address: it would cost duplicate address detection, router solicitations and
-// multicast reports for each sandbox, and every packet from one is dropped anyway.
+// Prevents a link-local address. It would cost duplicate address detection, router solicitations
+// and multicast reports for each sandbox, and the rules drop every packet from it anyway.
 void AddNoLinkLocal(NetlinkBatch& batch, int index, const std::string& name) {
   batch.Begin(RTM_NEWLINK, 0, "RTM_NEWLINK " + name + " addrgenmode none");
   batch.Header(LinkHeader(index, 0, 0));
@@ -66,8 +66,8 @@ void AddLinkUp(NetlinkBatch& batch, int index, const std::string& name) {
 
 void AddVeth(NetlinkBatch& batch, const SlotLink& link, int host_netns) {
   const std::string host_name = LinkName(link.instance, link.slot);
-  // Not IFF_UP: a veth cannot be opened before it has its peer, and must not be before it knows not
-  // to make a link-local address.
+  // Without IFF_UP: a veth cannot be brought up before it has its peer, and must not be up before
+  // link-local addresses are disabled.
   batch.Begin(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL,
               "RTM_NEWLINK eth0, veth with peer " + host_name);
   batch.Header(LinkHeader(kInsideIfindex, kBirthFlags, kBirthFlags));
@@ -89,7 +89,7 @@ void AddAddress(NetlinkBatch& batch, uint16_t type, int index, std::span<const u
   ifaddrmsg header{};
   header.ifa_family = ipv6 ? AF_INET6 : AF_INET;
   header.ifa_prefixlen = ipv6 ? 128 : 32;
-  // Detection of duplicates would leave the address unusable for a second.
+  // Duplicate address detection would make the address unusable for a second.
   header.ifa_flags = ipv6 ? IFA_F_NODAD : 0;
   header.ifa_scope = RT_SCOPE_UNIVERSE;
   header.ifa_index = static_cast<uint32_t>(index);
@@ -139,9 +139,9 @@ void AddHostRoute(NetlinkBatch& batch, int index, std::span<const uint8_t> addre
   batch.PutU32(RTA_OIF, static_cast<uint32_t>(index));
 }
 
-// The kernel adds an IPv6 address at once, but the local route that makes it receive from a work
-// queue (addrconf_dad_work, nodad or not): on a busy machine the first answers would be lost. So it
-// gets one of ours as well; both go with the link.
+// Adds the local route of an IPv6 address. The kernel adds the address at once, but the route that
+// makes it receive from a work queue (addrconf_dad_work, even with nodad). On a busy machine the
+// first answers would be lost. Both routes go with the link.
 void AddLocalRoute(NetlinkBatch& batch, uint16_t type, int index, const Ipv6Bytes& address,
                    const std::string& label) {
   const uint16_t create = type == RTM_NEWROUTE ? NLM_F_CREATE | NLM_F_REPLACE : 0;
@@ -152,7 +152,7 @@ void AddLocalRoute(NetlinkBatch& batch, uint16_t type, int index, const Ipv6Byte
   batch.Header(header);
   batch.Put(RTA_DST, address);
   batch.PutU32(RTA_OIF, static_cast<uint32_t>(index));
-  // The kernel's own has 0: only ours is replaced, or removed.
+  // The kernel's own route has metric 0, so only ours is replaced or removed.
   batch.PutU32(RTA_PRIORITY, kLocalRouteMetric);
 }
 
@@ -174,8 +174,8 @@ void AddHostFamily(NetlinkBatch& batch, int index, const Bytes& address, const M
   AddHostRoute(batch, index, address, "RTM_NEWROUTE " + to);
 }
 
-// The operational state becomes "up" in the same critical section as the queues are switched on
-// (linkwatch_do_dev); the carrier flag is set before.
+// Returns true if the link can send. The operational state becomes "up" in the same critical
+// section in which the queues are switched on (linkwatch_do_dev); the carrier flag is set earlier.
 Result<bool> CanSend(int socket, int index, const std::string& name) {
   NetlinkBatch batch;
   batch.Begin(RTM_GETLINK, 0, "RTM_GETLINK " + name);
@@ -191,7 +191,7 @@ Result<bool> CanSend(int socket, int index, const std::string& name) {
   return up;
 }
 
-// "atll" and the instance, far from the numbers that people choose for link groups.
+// "atl" and the instance, far from the numbers that people choose for link groups.
 uint32_t LinkGroup(uint32_t instance) {
   return 0x61746c00U + instance;
 }
@@ -227,8 +227,8 @@ void AddHostMessages(NetlinkBatch& batch, const SlotLink& link) {
 Status AwaitCarrier(int socket, int index, const std::string& name, int64_t limit_us) {
   ATOLL_ASSIGN(bool able, CanSend(socket, index, name));
   if (able) return {};
-  // Every change of a link is told to the group. Joined before the next question, so that no change
-  // falls between that and the wait.
+  // The kernel reports every change of a link to this group. It is joined before the next query, so
+  // that no change falls between the query and the wait.
   const int group = RTNLGRP_LINK;
   if (::setsockopt(socket, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, &group, sizeof group) != 0) {
     return FailSys("setsockopt NETLINK_ADD_MEMBERSHIP RTNLGRP_LINK");
@@ -244,7 +244,7 @@ Status AwaitCarrier(int socket, int index, const std::string& name, int64_t limi
     if (left_ms <= 0 || ::poll(&readable, 1, static_cast<int>(left_ms)) == 0) {
       return Fail(Code::kUnavailable, "link " + name + ": no carrier");
     }
-    // Which of the links it was does not matter: the next question tells.
+    // It does not matter which link changed: the next query tells.
     char event;
     while (::recv(socket, &event, sizeof event, MSG_DONTWAIT) >= 0 || errno == ENOBUFS) continue;
   }
@@ -284,7 +284,7 @@ void AddLinkDeletion(NetlinkBatch& batch, const std::string& name) {
 }
 
 Status DeleteLinks(int socket, uint32_t instance, const std::vector<std::string>& names) {
-  // Answers queue up in the socket's buffer: not too many at a time.
+  // Answers queue up in the socket's buffer, so the batches are small.
   constexpr size_t kAtOnce = 64;
   for (size_t begin = 0; begin < names.size(); begin += kAtOnce) {
     NetlinkBatch batch;
@@ -294,7 +294,7 @@ Status DeleteLinks(int socket, uint32_t instance, const std::vector<std::string>
       batch.PutString(IFLA_IFNAME, names[i]);
       batch.PutU32(IFLA_GROUP, LinkGroup(instance));
     }
-    // A link that went by itself in the meantime is what we want.
+    // A link that disappeared by itself is fine.
     if (const Status moved = Exchange(socket, batch);
         !moved && moved.error().error_number() != ENODEV) {
       return moved;
@@ -336,8 +336,8 @@ Status LimitRate(int socket, int index, uint64_t bytes_per_second) {
   header.tcm_handle = 1U << 16;
   batch.Header(header);
   batch.PutString(TCA_KIND, "tbf");
-  // A twentieth of a second at once, and at least a packet as large as a veth takes; as much again
-  // may wait.
+  // Allows a burst of 50 ms, and at least one packet of the largest size of a veth. The same amount
+  // may be queued.
   const uint64_t burst = std::clamp<uint64_t>(bytes_per_second / 20, 64 << 10, 64 << 20);
   tc_tbf_qopt tbf{};
   tbf.rate.linklayer = TC_LINKLAYER_ETHERNET;  // no rate table is needed

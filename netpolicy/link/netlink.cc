@@ -19,7 +19,8 @@ size_t Aligned(size_t size) {
   return (size + 3) & ~size_t{3};
 }
 
-// Answers to an earlier exchange that failed half-way must not be taken for ours.
+// Sequence numbers are unique in the process, so that late answers to an earlier, failed exchange
+// are not mistaken for ours.
 uint32_t TakeSequence(size_t count) {
   static std::atomic<uint32_t> next{1};
   return next.fetch_add(static_cast<uint32_t>(count), std::memory_order_relaxed);
@@ -34,7 +35,7 @@ Status SendAll(int socket, std::span<const uint8_t> bytes, const std::string& la
   return {};
 }
 
-// One datagram from the kernel, into `buffer`. MSG_TRUNC gives the true length.
+// Receives one datagram from the kernel into `buffer`. MSG_TRUNC gives its true length.
 Result<size_t> Receive(int socket, std::span<uint8_t> buffer, const std::string& label) {
   const ssize_t n =
       TEMP_FAILURE_RETRY(::recv(socket, buffer.data(), buffer.size(), MSG_DONTWAIT | MSG_TRUNC));
@@ -45,13 +46,13 @@ Result<size_t> Receive(int socket, std::span<uint8_t> buffer, const std::string&
   return static_cast<size_t>(n);
 }
 
-// The error an NLMSG_ERROR carries, with the kernel's explanation if it gave one.
+// Returns the error of an NLMSG_ERROR, with the kernel's explanation if there is one.
 Error ErrorOf(const nlmsghdr* message, const std::string& label) {
   nlmsgerr report;
   std::memcpy(&report, NLMSG_DATA(message), sizeof report);
   std::string call = label;
   if (message->nlmsg_flags & NLM_F_ACK_TLVS) {
-    // The request's payload is left out of the report: NETLINK_CAP_ACK is on.
+    // NETLINK_CAP_ACK is on, so the report does not contain the request's payload.
     for (const Attribute& attribute : Attributes(message, sizeof report)) {
       if (attribute.type == NLMSGERR_ATTR_MSG) {
         call += " (" + std::string(attribute.Text()) + ")";
@@ -170,9 +171,9 @@ Result<UniqueFd> OpenNetlink(int protocol) {
       ::setsockopt(fd.get(), SOL_NETLINK, NETLINK_CAP_ACK, &on, sizeof on) != 0) {
     return FailSys("setsockopt NETLINK_EXT_ACK");
   }
-  // A transaction is one message: a large policy has 8,192 elements of 60 bytes, and replaces as
-  // many. FORCE, because net.core.wmem_max is 208 KiB; who may not (the doctor of a plain user)
-  // sends nothing large.
+  // A transaction is one message: a large policy has 8,192 elements of 60 bytes and replaces as
+  // many. The size is forced because net.core.wmem_max is 208 KiB. Without the privilege (the
+  // doctor of a plain user) no large message is sent.
   (void)::setsockopt(fd.get(), SOL_SOCKET, SO_SNDBUFFORCE, &kSendBuffer, sizeof kSendBuffer);
   return fd;
 }
@@ -192,7 +193,7 @@ Status Exchange(int socket, const NetlinkBatch& batch,
   alignas(nlmsghdr) std::array<uint8_t, 8192> buffer;
   while (expected > 0) {
     auto size = Receive(socket, buffer, messages.front().label);
-    // A transaction that was refused answers only what it looked at.
+    // The kernel answers only the messages that it processed before it refused the transaction.
     if (!size && !status) return status;
     if (!size) return Fail(std::move(size).error());
     std::span<const uint8_t> left(buffer.data(), *size);

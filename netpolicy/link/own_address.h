@@ -1,4 +1,4 @@
-// Whether an address is one of this host's, wherever it is.
+// Tells whether an address belongs to this host, on whatever interface.
 //
 // Thread rule: any thread.
 #pragma once
@@ -7,8 +7,8 @@
 
 namespace atl::netpolicy {
 
-// Asks the kernel, some 3 µs: a socket can be bound to an address of the host's and to no other
-// (net.ipv4.ip_nonlocal_bind aside, where every address counts as the host's).
+// Asks the kernel, which takes some 3 µs: a socket can be bound only to an address of the host.
+// With net.ipv4.ip_nonlocal_bind set, every address counts as the host's.
 bool IsOwnAddress(const IpAddress& address);
 
 }  // namespace atl::netpolicy

@@ -1,4 +1,4 @@
-// What was denied to one sandbox lately.
+// The recent denials of one sandbox.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -13,38 +13,39 @@
 namespace atl::netpolicy {
 
 struct Denial {
-  int64_t time_ms = 0;   // of the first, since the epoch
-  std::string hostname;  // empty: not known
-  std::string address;   // empty: none was asked for, only a name
+  int64_t time_ms = 0;   // time of the first one, milliseconds since the epoch
+  std::string hostname;  // empty: unknown
+  std::string address;   // empty: the sandbox asked only for a name
   uint16_t port = 0;
   std::string protocol;   // "tcp", "udp", "icmp", "dns", … or a number
   std::string reason;     // "policy", "private answer", "no server name", …
-  uint64_t count = 1;     // of the same in a row
-  bool by_rules = false;  // a packet, as the rules have logged it
+  uint64_t count = 1;     // number of equal denials in a row
+  bool by_rules = false;  // a packet that the nftables rules refused and logged
 };
 
 class Denials {
  public:
   static constexpr size_t kKept = 100;
-  // Beyond this rate a sandbox's denials are only counted.
+  // Above this rate the denials of a sandbox are counted but not reported.
   static constexpr int64_t kPerSecond = 10;
   static constexpr int64_t kBurst = 50;
 
-  // True if it is news: not the same again, and not one of too many.
+  // Records a denial. Returns true if it should be reported: it differs from the previous one, and
+  // the rate limit is not exceeded.
   bool Add(const Denial& denial, int64_t now_us);
 
   const std::deque<Denial>& recent() const { return recent_; }  // oldest first
-  // All that name server and proxy denied; what the rules refuse the kernel counts.
+  // Number of denials by the name server and the proxy. The kernel counts those of the rules.
   uint64_t by_name() const { return by_name_; }
 
  private:
   std::deque<Denial> recent_;
   uint64_t by_name_ = 0;
-  int64_t credit_us_ = 0;  // of the token bucket: a token is a second over kPerSecond
+  int64_t credit_us_ = 0;  // credit of the token bucket; one token is 1 s / kPerSecond
   int64_t last_us_ = 0;
 };
 
-// Takes a refusal and the id of the sandbox that met it.
+// Called with the id of the sandbox and its denial.
 using OnDenial = std::function<void(const std::string& sandbox, const Denial&)>;
 
 }  // namespace atl::netpolicy

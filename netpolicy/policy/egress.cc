@@ -13,7 +13,7 @@ namespace {
 
 constexpr PortKey kNoPort{Transport::kAny, 0};
 
-// Whether an address rule holds for all packets of a class.
+// Returns true if an address rule applies to all packets of a port class.
 bool Covers(const PolicyRule& rule, PortKey key) {
   if (rule.transport != Transport::kAny && rule.transport != key.transport) return false;
   if (rule.ports.empty()) return true;
@@ -41,7 +41,7 @@ IpAddress Before(IpAddress address) {
   return address;
 }
 
-// Ranges that do not overlap; what came first stays.
+// A set of disjoint ranges. Where a new range overlaps an older one, the older one stays.
 class RangeMap {
  public:
   void Add(const IpPrefix& prefix, RangeAction action) {
@@ -61,7 +61,7 @@ class RangeMap {
     ranges_.emplace(first, AddressRange{first, last, action});
   }
 
-  // Neighbours with the same action become one.
+  // Returns the ranges, with adjacent ranges of the same action merged.
   std::vector<AddressRange> Take() const {
     std::vector<AddressRange> merged;
     for (const auto& [first, range] : ranges_) {
@@ -76,7 +76,7 @@ class RangeMap {
   }
 
  private:
-  // Moves `first` behind `covered`; false if nothing up to `last` is left.
+  // Moves `first` past `covered`. Returns false if nothing up to `last` is left.
   static bool StepPast(const IpAddress& covered, const IpAddress& last, IpAddress* first) {
     const auto next = covered.Next();
     if (!next || *next > last) return false;
@@ -164,11 +164,12 @@ Result<std::shared_ptr<const Egress>> Egress::Make(SharedPolicy policy,
   }
   if (keys.size() > kMaxPortClasses) {
     return Fail(Code::kInvalidArgument,
-                "policy: its rules for addresses name " + std::to_string(keys.size()) +
-                    " different ports (tcp and udp counted apart), allowed are " +
+                "policy: the rules for addresses name " + std::to_string(keys.size()) +
+                    " different ports (tcp and udp count separately); the limit is " +
                     std::to_string(kMaxPortClasses));
   }
-  // One answer opens each of its addresses at all of them.
+  // Each address of a DNS answer is opened at every port that a rule for names lists, so these
+  // ports count as classes too.
   std::set<PortKey> name_ports;
   for (const PolicyRule& rule : rules) {
     if (rule.parsed.kind == PolicyTarget::Kind::kPrefix || !IsNarrowed(rule)) continue;
@@ -176,8 +177,8 @@ Result<std::shared_ptr<const Egress>> Egress::Make(SharedPolicy policy,
   }
   if (name_ports.size() > kMaxPortClasses) {
     return Fail(Code::kInvalidArgument,
-                "policy: its rules for names name " + std::to_string(name_ports.size()) +
-                    " different ports (tcp and udp counted apart), allowed are " +
+                "policy: the rules for names list " + std::to_string(name_ports.size()) +
+                    " different ports (tcp and udp count separately); the limit is " +
                     std::to_string(kMaxPortClasses));
   }
   egress->ranges_ = RangesOf(rules, kNoPort, guarded);
@@ -186,7 +187,7 @@ Result<std::shared_ptr<const Egress>> Egress::Make(SharedPolicy policy,
     egress->port_ranges_.emplace_back(key, RangesOf(rules, key, guarded));
     total += egress->port_ranges_.back().second.size();
     if (total > kMaxRanges) {
-      return Fail(Code::kInvalidArgument, "policy: its addresses and ports come to more than " +
+      return Fail(Code::kInvalidArgument, "policy: the addresses and ports result in more than " +
                                               std::to_string(kMaxRanges) +
                                               " ranges; name fewer ports or prefixes");
     }
@@ -222,7 +223,7 @@ NameScope Egress::JudgeName(std::string_view name) const {
       return scope;
     }
     for (const PortKey& key : KeysOf(rule)) {
-      // Many rules may fit one name and say the same.
+      // Several rules may match one name and list the same port.
       if (std::find(scope.ports.begin(), scope.ports.end(), key) == scope.ports.end()) {
         scope.ports.push_back(key);
       }

@@ -1,5 +1,5 @@
-// A policy made ready to be enforced: together with the operator's lists, names in a table, and
-// addresses as ranges that do not overlap, so that their order no longer matters.
+// A policy compiled for enforcement, together with the operator's lists. Names are in a hash table.
+// Addresses are disjoint ranges, so the order of the rules no longer matters.
 //
 // Immutable after Make. Thread rule: any thread.
 #pragma once
@@ -17,39 +17,39 @@
 
 namespace atl::netpolicy {
 
-// What the operator says to every sandbox that has a policy.
+// Rules of the operator for every sandbox that has a policy.
 struct OperatorRules {
-  std::vector<PolicyRule> deny_always;   // before everything else
-  std::vector<PolicyRule> allow_always;  // before the sandbox's own
+  std::vector<PolicyRule> deny_always;   // decide before all other rules
+  std::vector<PolicyRule> allow_always;  // decide before the sandbox's own rules
 };
 
 struct PortKey {
   Transport transport = Transport::kTcp;  // kTcp or kUdp
-  uint16_t port = 0;                      // 0: all of the transport
+  uint16_t port = 0;                      // 0: all ports of the transport
 
   auto operator<=>(const PortKey&) const = default;
 };
 
-// What may be done with a name.
+// The ports at which a name may be used.
 struct NameScope {
   bool any_port = false;
-  std::vector<PortKey> ports;  // if not any_port
-  // A rule says so, not only the default.
+  std::vector<PortKey> ports;  // used if any_port is false
+  // True if a rule decided, false if only the default did.
   bool by_rule = false;
 
   bool allowed() const { return any_port || !ports.empty(); }
   bool Allows(PortKey port) const;
 };
 
-// What is to be done with the packets to a range of addresses.
+// The verdict for packets to a range of addresses.
 enum class RangeAction : uint8_t {
   kDeny = 1,
-  kAllow = 2,  // if it is nothing that the operator guards
-  kNamed = 3,  // guarded or not: the rule names one address, or a prefix within a guarded one
+  kAllow = 2,  // except for guarded addresses
+  kNamed = 3,  // guarded or not: the rule names a single address, or a prefix within a guarded one
 };
 struct AddressRange {
   IpAddress first;
-  IpAddress last;  // included
+  IpAddress last;  // inclusive
   RangeAction action = RangeAction::kDeny;
 
   auto operator<=>(const AddressRange&) const = default;
@@ -57,8 +57,9 @@ struct AddressRange {
 
 class Egress {
  public:
-  // `guarded`: what can only be reached when a rule names it or a part of it. kInvalidArgument:
-  // addresses are named with more ports, or come to more ranges, than the limits below.
+  // Compiles `policy`. `guarded` lists prefixes that can only be reached if a rule names them or a
+  // part of them. kInvalidArgument: the rules use more port classes, or result in more ranges, than
+  // the limits below.
   static Result<std::shared_ptr<const Egress>> Make(SharedPolicy policy,
                                                     const OperatorRules& operator_rules,
                                                     const std::vector<IpPrefix>& guarded);
@@ -68,37 +69,38 @@ class Egress {
   const SharedPolicy& policy() const { return policy_; }
   Action default_action() const { return policy_->default_action; }
 
-  // `name`: lower case, no dot at the end. The operator's lists first, then the policy's rules,
-  // then the known DoH resolvers (denied unless a rule has said otherwise), then the default.
+  // Returns the ports at which `name` (lower case, no trailing dot) may be used. The operator's
+  // lists decide first, then the policy's rules, then the known DoH resolvers (denied unless a rule
+  // names them), then the default.
   NameScope JudgeName(std::string_view name) const;
-  // A rule denies it by name; for the middle of a chain of aliases.
+  // Returns true if a rule denies the name. Used for the intermediate names of a chain of aliases.
   bool DeniesName(std::string_view name) const;
-  // What a rule says about the address; nothing if none does.
+  // Returns the verdict of the rules on the address. Empty if no rule covers it.
   std::optional<RangeAction> JudgeAddress(const IpAddress& address, PortKey port) const;
 
-  // Whether a rule names the address (RangeAction::kNamed), for any port.
+  // Returns true if a rule names the address (RangeAction::kNamed), for any port.
   bool NamesAddress(const IpAddress& address) const;
 
-  // True if connections to 80 and 443 have to be judged by the names that they carry: a rule names
-  // one.
+  // Returns true if a rule names a name. Then connections to ports 80 and 443 are judged by the
+  // name that they carry.
   bool has_names() const { return !exact_.empty() || !below_.empty(); }
 
-  // For the rules in the kernel: disjoint ranges in rising order, of no port and of each that a
-  // rule for addresses names. The ranges of a port hold all that is true for it, those of its
-  // transport and the general ones included: who finds nothing there may look further, but finds
-  // nothing new.
+  // Ranges for the rules in the kernel: disjoint and ascending. `ranges` is for packets of any
+  // port, `port_ranges` has one list for each port that an address rule names. The list of a port
+  // already includes the verdicts for its transport and the general ones, so a packet that matches
+  // nothing there matches nothing in the other lists either.
   using Ranges = std::vector<AddressRange>;
   const Ranges& ranges() const { return ranges_; }
   const std::vector<std::pair<PortKey, Ranges>>& port_ranges() const { return port_ranges_; }
 
  private:
   Egress() = default;
-  // Those whose target is the name or fits it, in order.
+  // Returns, in order, the rules whose target is the name or a wildcard that matches it.
   std::vector<uint32_t> RulesFor(std::string_view name) const;
 
   SharedPolicy policy_;
-  std::vector<PolicyRule> rules_;  // all of them in order
-  // Rules by name, as rising indices into rules_.
+  std::vector<PolicyRule> rules_;  // all rules in order of precedence
+  // Rules by name, as ascending indices into rules_.
   std::unordered_map<std::string, std::vector<uint32_t>> exact_;
   std::unordered_map<std::string, std::vector<uint32_t>> below_;
   Ranges ranges_;

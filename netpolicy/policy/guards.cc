@@ -15,7 +15,8 @@ std::vector<IpPrefix> Known(std::initializer_list<const char*> texts) {
   return prefixes;
 }
 
-// With ::ffff:0:0/96, which no text stands for: parsed, it is IPv4.
+// Adds ::ffff:0:0/96. It cannot be written in the list, because ParseIpPrefix turns mapped
+// addresses into IPv4.
 std::vector<IpPrefix> WithMapped(std::vector<IpPrefix> prefixes) {
   IpPrefix mapped;
   mapped.address.ipv6 = true;
@@ -27,7 +28,8 @@ std::vector<IpPrefix> WithMapped(std::vector<IpPrefix> prefixes) {
 
 }  // namespace
 
-// 64:ff9b::/96 and 2002::/16 carry IPv4 addresses: those that IPv4 would refuse are refused here.
+// 64:ff9b::/96 and 2002::/16 embed IPv4 addresses. The parts that embed an address refused as IPv4
+// are refused here.
 const std::vector<IpPrefix>& NeverReachable() {
   static const std::vector<IpPrefix> prefixes = WithMapped(
       Known({"0.0.0.0/8", "10.200.0.0/13", "127.0.0.0/8", "224.0.0.0/3", "::/96", "64:ff9b::/104",
@@ -63,8 +65,9 @@ Result<std::vector<IpPrefix>> ParsePrefixes(const std::vector<std::string>& text
   for (const std::string& text : texts) {
     const auto prefix = ParseIpPrefix(text);
     if (!prefix) {
-      return Fail(Code::kInvalidArgument,
-                  "'" + text + "' is no address or prefix; write it like 10.0.0.0/8 or fc00::/7");
+      return Fail(
+          Code::kInvalidArgument,
+          "'" + text + "' is not an address or prefix; write it like 10.0.0.0/8 or fc00::/7");
     }
     prefixes.push_back(*prefix);
   }

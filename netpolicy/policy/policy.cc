@@ -21,7 +21,7 @@ bool IsNameCharacter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
 }
 
-// "" if `name` (lower case) is a host name, else what is wrong with it.
+// Returns what is wrong with `name` (lower case) as a host name, "" if nothing is.
 std::string WrongWithName(std::string_view name) {
   if (name.empty()) return "is empty";
   if (name.size() > kMaxHostName) return "is longer than 253 characters";
@@ -37,7 +37,8 @@ std::string WrongWithName(std::string_view name) {
     if (dot == std::string_view::npos) break;
     name.remove_prefix(dot + 1);
   }
-  // "1.2.3" and "0x7f.1" are addresses to many a resolver (inet_aton(3)): no names end in a number.
+  // Many resolvers read "1.2.3" and "0x7f.1" as addresses (inet_aton(3)), so a name must not end in
+  // a number.
   const size_t last = name.rfind('.');
   const std::string_view label = last == std::string_view::npos ? name : name.substr(last + 1);
   if (label[0] >= '0' && label[0] <= '9' && std::all_of(label.begin(), label.end(), [](char c) {

@@ -1,9 +1,10 @@
-// What one sandbox may reach: an ordered list of rules and a default. The first rule that fits
-// decides.
+// The egress policy of one sandbox: an ordered list of rules and a default. The first rule that
+// matches decides.
 //
-// Names and addresses are two questions. A name is judged when it is looked up and when a
-// connection names it (TLS, HTTP); an address is judged when a packet goes there and no name has
-// led to it. Rules for names say nothing about addresses, and the other way round.
+// Names and addresses are judged separately. A name is judged when it is looked up and when a
+// connection carries it (TLS, HTTP). An address is judged when a packet goes there and no name has
+// led to it. Rules for names do not apply to addresses, and rules for addresses do not apply to
+// names.
 //
 // Thread rule: values.
 #pragma once
@@ -29,18 +30,19 @@ inline constexpr size_t kMaxRulePorts = 16;
 struct PolicyTarget {
   enum class Kind : uint8_t { kName, kWildcard, kPrefix };
   Kind kind = Kind::kName;
-  // Lower case, without a dot at the end. Of "*.example.com": "example.com", and only names below
-  // it fit, not itself.
+  // Lower case, without a trailing dot. The wildcard "*.example.com" has the name "example.com" and
+  // matches only names below it, not the name itself.
   std::string name;
   IpPrefix prefix;
 };
 
 struct PolicyRule {
   Action action = Action::kDeny;
-  std::string target;  // as it was written
+  std::string target;  // the client's text
   PolicyTarget parsed;
-  // An extension: only these ports (none: all), and only this transport. On a name only with
-  // kAllow: a name that is denied is denied whole.
+  // An extension of OpenSandbox: restricts the rule to these ports (empty: all) and this transport.
+  // A rule for a name may have them only with kAllow, because a denied name is denied at every
+  // port.
   std::vector<uint16_t> ports;
   Transport transport = Transport::kAny;
 };
@@ -50,23 +52,25 @@ struct Policy {
   std::vector<PolicyRule> rules;
 };
 
-// Thousands of rules, passed from hand to hand: shared, and never changed.
+// A policy has up to thousands of rules, so it is shared and immutable.
 using SharedPolicy = std::shared_ptr<const Policy>;
 inline SharedPolicy Share(Policy policy) {
   return std::make_shared<const Policy>(std::move(policy));
 }
 
-// The beginning of a text that a client wrote, for an error: never a part of a character of UTF-8.
+// Shortens a client's text for an error message. Never cuts a UTF-8 character.
 std::string Shortened(std::string_view text, size_t most);
 
-// A host name (letters, digits, '-', '_'; labels of 1 to 63, 253 in all), "*." before one, an
-// address or a prefix. kInvalidArgument says what is wrong with it.
+// Parses a host name (letters, digits, '-', '_'; labels of 1 to 63, 253 characters in all), a
+// wildcard ("*." before a host name), an address or a prefix. kInvalidArgument says what is wrong
+// with the text.
 Result<PolicyTarget> ParsePolicyTarget(std::string_view text);
 
-// The rules of a PATCH: `added` come first, and of several with the same target (in any case) only
-// the first stays.
+// Applies a PATCH. `added` rules come first. If several have the same target, ignoring case, only
+// the first one stays.
 Policy WithRules(const Policy& policy, std::vector<PolicyRule> added);
-// Without those whose target is one of `targets`, in any case; `removed` counts them.
+// Returns the policy without the rules whose target is in `targets`, ignoring case. `removed` gets
+// their number.
 Policy WithoutTargets(const Policy& policy, const std::vector<std::string>& targets,
                       size_t* removed);
 

@@ -107,8 +107,9 @@ const char* NameOf(Action action) {
   return action == Action::kAllow ? "allow" : "deny";
 }
 
-// Written by hand: 4,096 rules take a third of a millisecond instead of four. A target is made of
-// letters, digits and "-_.:*/" (ParsePolicyTarget), which JSON takes as they are.
+// Written by hand because it is faster: 4,096 rules take a third of a millisecond instead of four.
+// A target consists of letters, digits and "-_.:*/" (ParsePolicyTarget), which need no escape in
+// JSON.
 void AppendRule(const PolicyRule& rule, std::string* out) {
   out->append(R"({"action":")").append(NameOf(rule.action)).append("\"");
   if (!rule.ports.empty()) {

@@ -1,9 +1,9 @@
-// Policies as JSON: what clients send, what they are shown, and what the store keeps.
+// Policies as JSON: the form of requests, of answers, and of the store.
 //
 //   {"defaultAction": "deny", "egress": [{"action": "allow", "target": "*.example.com"},
 //     {"action": "allow", "target": "192.0.2.0/24", "ports": [22, 443], "protocol": "tcp"}]}
 //
-// The text is hostile. Thread rule: pure functions.
+// The input is hostile. Thread rule: pure functions.
 #pragma once
 
 #include <string>
@@ -15,16 +15,17 @@
 
 namespace atl::netpolicy {
 
-// kInvalidArgument: what is wrong and where ("egress[3].target: …"). kResourceExhausted: more than
-// kMaxPolicyRules rules. `{}` and `null` deny everything; members that are not ours are refused.
+// Parses a policy. `{}` and `null` deny everything; unknown members are refused. kInvalidArgument:
+// says what is wrong and where ("egress[3].target: …"). kResourceExhausted: more than
+// kMaxPolicyRules rules.
 Result<Policy> ParsePolicy(std::string_view json);
-// A non-empty array of rules, as PATCH has it.
+// Parses the body of a PATCH: a non-empty array of rules.
 Result<std::vector<PolicyRule>> ParsePolicyRules(std::string_view json);
-// An array of targets, as DELETE has it.
+// Parses the body of a DELETE: an array of targets.
 Result<std::vector<std::string>> ParsePolicyTargets(std::string_view json);
 
 std::string PolicyToJson(const Policy& policy);
-// "deny_all", "allow_all" or "enforcing".
+// Returns "deny_all", "allow_all" or "enforcing".
 const char* ModeOf(const Policy& policy);
 
 }  // namespace atl::netpolicy

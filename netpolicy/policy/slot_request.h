@@ -1,4 +1,4 @@
-// A slot's network: what a sandbox asks for, and what is known of it afterwards.
+// The network of one slot: what a sandbox requests, and what is known about it at run time.
 #pragma once
 
 #include <cstdint>
@@ -8,33 +8,34 @@
 
 namespace atl::netpolicy {
 
-// What a sandbox wants of its slot's network.
+// The network that a sandbox requests.
 struct SlotRequest {
-  std::string sandbox;            // its id, for events
+  std::string sandbox;            // id of the sandbox, for events
   SharedPolicy policy;            // null: the operator's default
-  std::string network;            // named network; empty: none
-  std::string hostname;           // by which its peers there find it; the id does too
-  uint64_t bytes_per_second = 0;  // each way; 0: no limit
+  std::string network;            // the named network it joins; empty: none
+  std::string hostname;           // a name by which peers of that network find it, besides its id
+  uint64_t bytes_per_second = 0;  // limit in each direction; 0: none
 };
 struct LiveSlot {
   uint32_t slot = 0;
   SlotRequest request;
 };
 
-// An address that a name has led to.
+// An address that an allowed name has resolved to.
 struct LearnedName {
-  std::string name;  // empty: learned by an earlier daemon
+  std::string name;  // empty: an earlier daemon learned the address
   std::string address;
   std::string protocol;  // "tcp", "udp"; empty: any
   uint16_t port = 0;     // 0: any
   int64_t expires_in_seconds = 0;
 };
 
-// From the sandbox's side, since its slot was attached.
+// Traffic since the slot was attached, from the sandbox's point of view.
 struct SlotCounters {
   uint64_t bytes_in = 0, bytes_out = 0;
   uint64_t packets_in = 0, packets_out = 0;
-  uint64_t denied = 0;  // packets that the rules refused, and what name server and proxy did
+  // packets that the rules refused, and denials by the name server and the proxy
+  uint64_t denied = 0;
 };
 
 }  // namespace atl::netpolicy

@@ -9,7 +9,8 @@ namespace atl::netpolicy {
 
 void AddBarrier(NftTransaction& t, uint32_t instance) {
   const std::string links = LinkPrefix(instance);
-  // Right after the table's own chains. The bit is taken back when every barrier has seen it.
+  // The barrier's chains run right after those of the main table. The bit is cleared after every
+  // barrier has seen it.
   constexpr int32_t kJudge = NF_IP_PRI_FILTER + 1, kDone = kJudge + 1;
   t.AddOwnedTable();
   t.AddBaseChain("input", {"filter", NF_INET_LOCAL_IN, kJudge});

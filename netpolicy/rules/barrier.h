@@ -1,11 +1,13 @@
-// What stands behind the table: a second one that knows no sandbox and no policy, and drops every
-// packet from or to a sandbox's link that the first has not passed. Who deletes or flushes the
-// first closes the links by it, at once and for as long as it takes to put it back.
+// A second nftables table that fails closed. It knows no sandbox and no policy. It drops every
+// packet from or to a sandbox's link unless the main table has accepted it. If another program
+// deletes or flushes the main table, all links are closed at once, until the main table is
+// restored.
 //
-// The second belongs to the socket that made it, as nftables has it since Linux 5.12: nobody else
-// can delete or change it, and `nft flush ruleset` leaves it alone. It goes when the last duplicate
-// of the socket is closed. The spawner holds one, so it is there while no daemon is, too. The next
-// daemon makes its own beside it, under the other of two names, before it hands over its socket.
+// The barrier belongs to the netlink socket that made it (`flags owner`, Linux 5.12). Nobody else
+// can delete or change it, and `nft flush ruleset` skips it. It disappears when the last duplicate
+// of the socket is closed. The spawner holds a duplicate, so the barrier also exists while no
+// daemon runs. The next daemon makes its own barrier beside it, under the other of two names,
+// before it hands over its socket.
 //
 // Thread rule: pure functions that append to a transaction.
 #pragma once
@@ -16,11 +18,12 @@
 
 namespace atl::netpolicy {
 
-// Of a packet's mark: the table has passed it. Set there where it accepts, taken back by the
-// barrier, so that nobody else sees it; the other bits belong to others.
+// Bit of a packet's mark: the main table has accepted the packet. The main table sets it and the
+// barrier clears it, so no other program sees it. The other bits of the mark belong to other
+// programs.
 inline constexpr uint32_t kPassedBit = 1U << 29;
 
-// For a transaction on one of the tables BarrierNames(instance).
+// Appends the barrier to a transaction on one of the tables of BarrierNames(instance).
 void AddBarrier(NftTransaction& transaction, uint32_t instance);
 
 }  // namespace atl::netpolicy

@@ -14,7 +14,7 @@
 namespace atl::netpolicy {
 namespace {
 
-// An entry that is to go.
+// An entry to be deleted.
 struct Doomed {
   uint8_t family;
   std::vector<uint8_t> tuple;  // the attributes of CTA_TUPLE_ORIG
@@ -32,7 +32,7 @@ void Begin(NetlinkBatch& batch, uint16_t type, uint16_t flags, uint8_t family, c
 struct Tuple {
   std::span<const uint8_t> source, destination;  // borrowed
   uint8_t protocol = 0;
-  uint16_t port = 0;  // of the destination
+  uint16_t port = 0;  // destination port
 };
 
 Tuple ParseTuple(std::span<const uint8_t> bytes) {
@@ -60,15 +60,15 @@ bool IsGateway(uint32_t instance, std::span<const uint8_t> address) {
          std::ranges::equal(address, GatewayIpv6(instance));
 }
 
-// If a slot began it.
+// Returns the flow if a slot began it.
 std::optional<Flow> FlowOf(uint32_t instance, const Tuple& original, const Tuple& reply) {
   const auto slot = SlotOfAddress(instance, original.source);
   if (!slot) return std::nullopt;
   Flow flow{.slot = *slot, .destination = {}, .protocol = original.protocol, .port = original.port};
   const size_t size = original.destination.size();
   if (size == 4 || size == 16) flow.destination = IpAddress::FromBytes(original.destination);
-  // Whoever answers for another address. Tables of others translate too: what they make of a
-  // destination says nothing about our policy.
+  // A reply from the gateway to another destination means that the flow was redirected. Other
+  // programs' tables translate destinations too, which has no meaning for our policy.
   flow.to_gateway = IsGateway(instance, reply.source) && !IsGateway(instance, original.destination);
   return flow;
 }
@@ -77,8 +77,9 @@ std::optional<Flow> FlowOf(uint32_t instance, const Tuple& original, const Tuple
 
 Result<size_t> CutFlows(int nfnetlink, uint32_t instance,
                         const std::function<bool(const Flow&)>& cut) {
-  // Everything is dumped and chosen from here. The kernel's own filters are of no use: flushing by
-  // one came with 6.8, and the one for IPv6 sources finds nothing, 6.18 included.
+  // All entries are dumped and selected here, because the kernel's own filters do not suffice:
+  // flushing by a filter exists since 6.8, and the filter for IPv6 sources finds nothing, even in
+  // 6.18.
   NetlinkBatch dump;
   Begin(dump, IPCTNL_MSG_CT_GET, NLM_F_DUMP | NetlinkBatch::kNoAck, AF_UNSPEC, "conntrack dump");
   std::vector<Doomed> doomed;
@@ -97,7 +98,7 @@ Result<size_t> CutFlows(int nfnetlink, uint32_t instance,
     NetlinkBatch remove;
     Begin(remove, IPCTNL_MSG_CT_DELETE, 0, flow.family, "conntrack delete");
     remove.Put(CTA_TUPLE_ORIG | NLA_F_NESTED, flow.tuple);
-    // An entry that timed out meanwhile is gone as well.
+    // An entry that has timed out meanwhile is gone as well.
     Status done = Exchange(nfnetlink, remove);
     if (!done && done.error().error_number() != ENOENT) return Fail(std::move(done).error());
   }

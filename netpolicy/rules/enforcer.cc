@@ -33,8 +33,9 @@ std::string ProtocolName(uint8_t protocol) {
   }
 }
 
-// Name server and proxy see to theirs; siblings are no matter of policy.
-bool IsOthersMatter(const Flow& flow) {
+// Returns true for flows that are judged elsewhere: by the name server, by the proxy, or, between
+// sandboxes, by the named networks.
+bool IsJudgedElsewhere(const Flow& flow) {
   return flow.to_gateway || AnyContains(NeverReachable(), flow.destination);
 }
 
@@ -45,7 +46,8 @@ PortKey PortOf(const Flow& flow) {
   return port;
 }
 
-// Whether the flow has to end for what is said of its address; nothing if nothing is.
+// Returns whether the flow has to end because of a verdict on its address. Empty if there is no
+// such verdict.
 std::optional<bool> EndsByAddress(const Egress* egress, const std::vector<IpPrefix>& guarded,
                                   const Flow& flow, PortKey port) {
   const bool is_guarded = AnyContains(guarded, flow.destination);
@@ -69,7 +71,7 @@ Result<Enforcer::Slot> Enforcer::Make(const SlotRequest& request) const {
   if (!slot.policy && config_.deny_unless_asked) slot.policy = Share({});
   SharedPolicy enforced = slot.policy;
   if (!enforced && !config_.rules.deny_always.empty()) {
-    // What the operator denies to all is denied to those without a policy too.
+    // A sandbox without a policy still gets the operator's deny rules.
     enforced = Share({.default_action = Action::kAllow, .rules = {}});
   }
   if (enforced) {
@@ -117,7 +119,7 @@ Status Enforcer::Claim(uint32_t number, const SlotRequest& request) {
   if (transaction.empty()) return {};
   Status committed = Commit(transaction);
   if (!committed) {
-    // The transaction has left nothing in the kernel.
+    // The transaction failed, so the kernel holds nothing of the slot.
     kept.egress = nullptr;
     kept.network_number = 0;
     (void)Release(number);
@@ -132,7 +134,7 @@ Status Enforcer::SetPolicy(uint32_t number, std::shared_ptr<const Egress> egress
   }
   Slot& slot = found->second;
 
-  // What was learned by names that are not allowed any more goes first: if the rest fails, too
+  // Addresses learned by names that are no longer allowed are removed first. If the rest fails, too
   // little is allowed, not too much.
   std::vector<LearnedKey> stale;
   for (const auto& [key, entry] : slot.learned.entries()) {
@@ -144,27 +146,28 @@ Status Enforcer::SetPolicy(uint32_t number, std::shared_ptr<const Egress> egress
   for (const LearnedKey& key : stale) slot.learned.Remove(key);
 
   const std::shared_ptr<const Egress> before = slot.egress;
-  for (const auto& between : Between(before.get(), *egress)) {
+  for (const auto& between : IntermediatePolicies(before.get(), *egress)) {
     const Status changed = ChangeElements(number, slot, between.get(), false);
-    if (!changed) return TakeBack(number, slot, before, changed);
+    if (!changed) return RestorePolicy(number, slot, before, changed);
     slot.egress = between;
   }
   const Status changed = ChangeElements(number, slot, egress.get(), false);
-  if (!changed) return TakeBack(number, slot, before, changed);
+  if (!changed) return RestorePolicy(number, slot, before, changed);
   slot.policy = egress->policy();
   slot.egress = std::move(egress);
   return {};
 }
 
-// A packet that is being judged while a transaction takes effect may see one set as it was and
-// the next as it is: each lookup asks for the generation anew. Where the default changes, that lets
-// through what the one policy denies by a rule and the other by default. So the rules are changed
-// while the default stands, to those of both, and the default while the rules do.
-std::vector<std::shared_ptr<const Egress>> Enforcer::Between(const Egress* before,
-                                                             const Egress& after) const {
+// Returns policies to install between two others. A packet that is judged while a transaction takes
+// effect may see one set before and the next one after the change, because each lookup reads the
+// generation anew. If the default action changes, such a packet could pass although one policy
+// denies it by a rule and the other by default. Therefore the rules are first changed to those of
+// both policies with the former default, then the default is changed, and then the rules.
+std::vector<std::shared_ptr<const Egress>> Enforcer::IntermediatePolicies(
+    const Egress* before, const Egress& after) const {
   if (before == nullptr || before->default_action() == after.default_action()) return {};
-  // The rules of the one that allows by default come first: it denies nothing but by them, and what
-  // both allow the other one allows by its own.
+  // The rules of the policy that allows by default come first. It denies nothing except by them,
+  // and what both policies allow, the other one allows by its own rules.
   const bool opens = after.default_action() == Action::kAllow;
   const Policy& first = opens ? *after.policy() : *before->policy();
   const Policy& second = opens ? *before->policy() : *after.policy();
@@ -173,26 +176,29 @@ std::vector<std::shared_ptr<const Egress>> Enforcer::Between(const Egress* befor
   Policy turned{after.default_action(), both.rules};
   auto made = MakeReady(Share(std::move(both)));
   auto made_turned = MakeReady(Share(std::move(turned)));
-  // Too many ranges together: then all at once.
+  // Both together have too many ranges, so the change is made in one step.
   if (!made || !made_turned) return {};
   return {*std::move(made), *std::move(made_turned)};
 }
 
-Status Enforcer::TakeBack(uint32_t number, Slot& slot, std::shared_ptr<const Egress> before,
-                          const Status& why) {
+Status Enforcer::RestorePolicy(uint32_t number, Slot& slot, std::shared_ptr<const Egress> before,
+                               const Status& why) {
   if (slot.egress == before) return why;
   const Status back = ChangeElements(number, slot, before.get(), false);
   if (back) {
     slot.egress = std::move(before);
   } else {
-    LogLine(LogLevel::kError, "a policy is between two others")
+    LogLine(
+        LogLevel::kError,
+        "a policy change failed and could not be undone; the sandbox keeps an intermediate policy")
         .Add("sandbox", slot.sandbox)
         .Add(back.error());
   }
   return why;
 }
 
-// From the slot's elements to those of another policy. `leaves`: its membership goes too.
+// Changes the slot's elements to those of another policy. `leaves`: its network membership is
+// removed too.
 Status Enforcer::ChangeElements(uint32_t number, const Slot& slot, const Egress* after,
                                 bool leaves) {
   const uint32_t instance = config_.instance;
@@ -208,8 +214,8 @@ Status Enforcer::ChangeElements(uint32_t number, const Slot& slot, const Egress*
     return transaction.empty() ? Status() : Commit(transaction);
   };
   Status done = commit(false);
-  // Somebody has taken an element away, which fails the deletion of all others: then they are all
-  // put there first, within the same transaction.
+  // Another program has removed an element, which makes all other deletions fail. All elements are
+  // added first then, in the same transaction.
   if (!done && done.error().error_number() == ENOENT) done = commit(true);
   return done;
 }
@@ -219,7 +225,7 @@ void Enforcer::ForgetLearned(uint32_t number, const std::vector<LearnedKey>& key
   NftTransaction all(TableName(config_.instance));
   for (const LearnedKey& key : keys) DeleteLearned(all, config_.instance, number, key);
   if (Commit(all)) return;
-  // One by one: an element that has expired meanwhile fails them all.
+  // Retried one by one, because one expired element makes the whole transaction fail.
   for (const LearnedKey& key : keys) {
     NftTransaction transaction(TableName(config_.instance));
     DeleteLearned(transaction, config_.instance, number, key);
@@ -240,7 +246,7 @@ Status Enforcer::Release(uint32_t number) {
     networks_.Leave(slot.network, slot.sandbox, number);
   }
   slot.network.clear();
-  // What is left is remembered, for another attempt.
+  // The rest is remembered for the next attempt.
   if (!done) return done;
   slots_.erase(found);
   return {};
@@ -269,7 +275,8 @@ Status Enforcer::Recover(const std::vector<LiveSlot>& live) {
   const std::string table = TableName(config_.instance);
   std::vector<std::pair<uint32_t, Slot*>> policed;
   for (const LiveSlot& one : live) {
-    // What an earlier daemon took and this one does not: nothing may be reached.
+    // An earlier daemon accepted the request and this one does not, for instance after an upgrade.
+    // The slot gets a policy that denies everything.
     auto made = Make(one.request);
     if (!made) {
       SlotRequest denied;
@@ -282,8 +289,8 @@ Status Enforcer::Recover(const std::vector<LiveSlot>& live) {
     Slot& kept = slots_.insert_or_assign(one.slot, std::move(slot)).first->second;
     policed.emplace_back(one.slot, &kept);
   }
-  // Policed links stay policed while their addresses are put back, so that in between too little
-  // is allowed.
+  // Links stay in the policed set while their addresses are restored, so that too little is allowed
+  // in between.
   auto transaction = std::make_unique<NftTransaction>(table);
   FlushPolicySets(*transaction);
   for (const auto& [number, slot] : policed) {
@@ -356,11 +363,11 @@ std::vector<LearnedName> Enforcer::LearnedBy(uint32_t number) const {
 std::function<bool(const Flow&)> Enforcer::JudgeOfFlows(uint32_t number) const {
   const auto found = slots_.find(number);
   if (found == slots_.end() || !found->second.egress) return JudgeOfOldFlows(number);
-  // Addresses learned before a flow is looked at count: the look may come late, and it must not cut
-  // a flow that a name has opened meanwhile.
+  // Addresses count even if they are learned after this call. The judgement may run late, and must
+  // not cut a flow that a name has opened meanwhile.
   return [egress = found->second.egress, learned = found->second.learned.keys(),
           guarded = config_.guarded](const Flow& flow) {
-    if (IsOthersMatter(flow)) return false;
+    if (IsJudgedElsewhere(flow)) return false;
     const PortKey port = PortOf(flow);
     if (const auto ends = EndsByAddress(egress.get(), guarded, flow, port)) return *ends;
     if (learned->Has({flow.destination, port})) return false;
@@ -376,7 +383,7 @@ std::function<bool(const Flow&)> Enforcer::JudgeOfOldFlows(uint32_t number) cons
   const auto found = slots_.find(number);
   if (found == slots_.end()) return [](const Flow&) { return false; };
   return [egress = found->second.egress, guarded = config_.guarded](const Flow& flow) {
-    return !IsOthersMatter(flow) &&
+    return !IsJudgedElsewhere(flow) &&
            EndsByAddress(egress.get(), guarded, flow, PortOf(flow)).value_or(false);
   };
 }

@@ -1,8 +1,8 @@
-// The policies of all slots, and what keeps kernel, name server and proxy in step with them.
+// The policies of all slots. Keeps the kernel, the name server and the proxy consistent with them.
 //
-// A slot is open until it is claimed; nothing runs in it until then. What the kernel holds of a
-// slot changes in one transaction, and if that fails the slot has what it had before: no failure
-// opens anything. A name's addresses are in the kernel before the answer that holds them leaves.
+// A slot is open until it is claimed; nothing runs in it before that. The kernel's state of a slot
+// changes in one transaction. If that fails, the slot keeps its former state, so no failure opens
+// anything. A name's addresses are in the kernel before the answer that contains them leaves.
 //
 // Thread rule: on the loop; calls are one netlink round trip.
 #pragma once
@@ -46,41 +46,43 @@ class Enforcer final : public DnsGate {
 
   void OnDenied(OnDenial on_denial) { on_denial_ = std::move(on_denial); }
 
-  // Before the first process of the slot.
+  // Applies the request to a slot. Call before its first process starts.
   Status Claim(uint32_t slot, const SlotRequest& request);
-  // What is checked of a request without a slot for it.
+  // Checks the parts of a request that do not depend on a slot.
   Status Check(const SlotRequest& request) const;
-  // See Network.
+  // See Network::MakeReady.
   Result<std::shared_ptr<const Egress>> MakeReady(SharedPolicy policy) const;
-  // Another policy from now on. Flows that it does not allow are for the caller to cut:
+  // Replaces the policy of a slot. The caller cuts the flows that it does not allow: see
   // JudgeOfFlows.
   Status SetPolicy(uint32_t slot, std::shared_ptr<const Egress> egress);
-  // The slot's sandbox is gone; its link lets nothing through any more. After a failure the slot is
-  // still claimed, and this is to be called again; nothing to do for one that is not claimed.
+  // Removes the slot's policy. Call after its link passes nothing any more. If it fails, the slot
+  // stays claimed and Release must be called again. Does nothing for a slot that is not claimed.
   Status Release(uint32_t slot);
-  // All that the kernel's sets should hold of an attached slot, claimed or not, for a table that
-  // holds nothing of it.
+  // Appends everything that the kernel's sets should hold for an attached slot, claimed or not, to
+  // an empty table.
   void AddSlotAnew(NftTransaction& transaction, uint32_t slot) const;
-  // After a restart: what the kernel holds is that of `live`, and what these have learned.
+  // Replaces the kernel's state after a restart by that of `live` and the addresses that these
+  // slots had learned.
   Status Recover(const std::vector<LiveSlot>& live);
 
   SharedPolicy PolicyOf(uint32_t slot) const;
   std::vector<LearnedName> LearnedBy(uint32_t slot) const;
   const Denials* DenialsOf(uint32_t slot) const;
-  // May be used on another thread, when the policy may have changed again: true for a flow of the
-  // slot that its present policy would not let begin.
+  // Returns a function that is true for flows of the slot that its present policy would not allow.
+  // The function may run on another thread, while the policy may change again.
   std::function<bool(const Flow&)> JudgeOfFlows(uint32_t slot) const;
-  // The same after a restart, with what the operator's configuration may have changed: what names
-  // have led to is not known any more, so only what rules deny and what is guarded.
+  // Like JudgeOfFlows, for flows from before a restart, whose configuration may have changed. The
+  // names of learned addresses are unknown then, so it judges only by rules for addresses and by
+  // guarded addresses.
   std::function<bool(const Flow&)> JudgeOfOldFlows(uint32_t slot) const;
 
-  // For the proxy.
+  // Returns the policy of a source, for the proxy. Null if it has none.
   std::shared_ptr<const Egress> EgressOf(std::string_view source) const;
-  // Only those of `addresses` that a name may lead the source to, for a TCP port: no rule denies
+  // Returns those of `addresses` that a name may lead the source to at a TCP port: no rule denies
   // them, and they are not guarded.
   std::vector<IpAddress> Reachable(std::string_view source, uint16_t port,
                                    const std::vector<IpAddress>& addresses) const;
-  // Whether a connection that carries no name may go to the address: by default, or because an
+  // Returns true if a connection without a name may go to the address: by default, or because an
   // allowed name has led to it.
   bool AllowsUnnamed(std::string_view source, const IpAddress& address, uint16_t port) const;
   void Deny(std::string_view source, Denial denial);
@@ -94,10 +96,10 @@ class Enforcer final : public DnsGate {
  private:
   struct Slot {
     std::string sandbox;
-    SharedPolicy policy;                   // null: nobody asked for one
-    std::shared_ptr<const Egress> egress;  // null: open
+    SharedPolicy policy;                   // null: the client asked for none
+    std::shared_ptr<const Egress> egress;  // null: everything is allowed
     std::string network, hostname;
-    uint32_t network_number = 0;  // 0: in none
+    uint32_t network_number = 0;  // 0: no network
     Learned learned;
     Denials denials;
   };
@@ -112,17 +114,18 @@ class Enforcer final : public DnsGate {
   Status Commit(NftTransaction& transaction) const { return transaction.Commit(nfnetlink_); }
   enum class Guard : uint8_t { kNone, kUnlessNamed, kNever };
   Guard GuardOf(const IpAddress& address) const;
-  // True if no answer may hold the address: it is guarded, and no rule names it.
+  // Returns true if no answer may contain the address: it is guarded, and no rule names it.
   bool IsBarred(const Slot& slot, const IpAddress& address) const;
-  // Whether the proxy may connect to it for the slot, if a name or the default lets it.
+  // Returns true if the proxy may connect to the address for the slot, once a name or the default
+  // allows it.
   bool MayDial(const Slot& slot, const IpAddress& address, uint16_t port) const;
   bool TellKernel(uint32_t number, Slot& slot, std::string_view name,
                   const std::vector<LearnedKey>& keys, uint32_t ttl_seconds);
   void ForgetLearned(uint32_t number, const std::vector<LearnedKey>& keys);
-  std::vector<std::shared_ptr<const Egress>> Between(const Egress* before,
-                                                     const Egress& after) const;
-  Status TakeBack(uint32_t number, Slot& slot, std::shared_ptr<const Egress> before,
-                  const Status& why);
+  std::vector<std::shared_ptr<const Egress>> IntermediatePolicies(const Egress* before,
+                                                                  const Egress& after) const;
+  Status RestorePolicy(uint32_t number, Slot& slot, std::shared_ptr<const Egress> before,
+                       const Status& why);
   Status ChangeElements(uint32_t number, const Slot& slot, const Egress* after, bool leaves);
   Status AdoptLearned();
 
@@ -132,7 +135,7 @@ class Enforcer final : public DnsGate {
   OnDenial on_denial_;
   std::unordered_map<uint32_t, Slot> slots_;
   NamedNetworks networks_;
-  // What GuardOf has found in the second since then.
+  // Cached results of GuardOf, valid for a second from guards_since_us_.
   mutable std::map<IpAddress, Guard> guards_;
   mutable int64_t guards_since_us_ = 0;
 };

@@ -1,4 +1,4 @@
-// The enforcer's answers to name server and proxy.
+// Enforcer: what it answers to the name server and the proxy.
 #include <algorithm>
 #include <utility>
 
@@ -12,17 +12,19 @@
 namespace atl::netpolicy {
 namespace {
 
-// Programs keep an address for a little longer than they should, and a connection takes a moment to
-// begin; an address of no use is none the longer.
+// How long an address stays open after its TTL, and the bounds of that time. Programs keep an
+// address a little longer than they should, and a connection takes a moment to begin. An unused
+// address lives no longer than this.
 constexpr uint32_t kGraceSeconds = 60, kShortestSeconds = 60, kLongestSeconds = 360;
 
-// Asking the kernel for its own addresses takes some microseconds each, an answer can hold 256
-// addresses, and a sandbox can ask for the same one thousands of times a second.
+// How long verdicts on addresses are cached. Asking the kernel for its own addresses takes some
+// microseconds each, an answer may hold 256 addresses, and a sandbox may ask for it thousands of
+// times a second.
 constexpr int64_t kGuardsKeptUs = 1'000'000;
 constexpr size_t kMostGuards = 16384;
 
-// What has to stand in the kernel for the addresses of a name. 80 and 443 are the proxy's; what it
-// does not see there (UDP) no name opens.
+// Returns the elements for the addresses of a name. Ports 80 and 443 belong to the proxy; for
+// traffic on them that the proxy does not see (UDP), names open nothing.
 std::vector<LearnedKey> KeysFor(const NameScope& scope, const std::vector<IpAddress>& addresses) {
   std::vector<LearnedKey> keys;
   for (const IpAddress& address : addresses) {
@@ -61,8 +63,8 @@ bool Enforcer::IsBarred(const Slot& slot, const IpAddress& address) const {
   return !slot.egress || !slot.egress->NamesAddress(address);
 }
 
-// What the proxy connects to passes none of the rules that a sandbox's own packets pass: a guarded
-// address that is named for one port only is none for the others.
+// Connections of the proxy do not pass the rules for a sandbox's own packets. A guarded address
+// that a rule names for one port must therefore stay closed at all others.
 bool Enforcer::MayDial(const Slot& slot, const IpAddress& address, uint16_t port) const {
   if (!slot.egress) return false;
   const Guard guard = GuardOf(address);
@@ -105,7 +107,8 @@ DnsGate::Judgement Enforcer::Judge(std::string_view source, std::string_view nam
   uint32_t number = 0;
   Slot* slot = Find(source, &number);
   if (slot == nullptr) {
-    // Not a sandbox: a process of the host. A slot that nobody has claimed asks nothing.
+    // number 0: a process of the host asks, not a sandbox. A slot that is not claimed may ask
+    // nothing.
     return {number == 0 ? Verdict::kForward : Verdict::kNxDomain, {}, false};
   }
   if (!slot->network.empty()) {
@@ -155,7 +158,7 @@ bool Enforcer::Learn(std::string_view source, std::string_view name,
   if (slot->egress->default_action() == Action::kAllow) return true;
   const NameScope scope = slot->egress->JudgeName(name);
   std::vector<LearnedKey> keys = KeysFor(scope, addresses);
-  // More than is kept of one sandbox would push each other out, for every answer.
+  // More keys than the limit would evict each other with every answer.
   if (keys.size() > Learned::kMost) keys.resize(Learned::kMost);
   return TellKernel(number, *slot, name, keys, ttl_seconds);
 }
@@ -172,8 +175,8 @@ bool Enforcer::TellKernel(uint32_t number, Slot& slot, std::string_view name,
     if (slot.learned.IsDue(key, needed)) due.push_back(key);
   }
   if (due.empty()) return true;
-  // An element's time-out cannot be moved before kernel 6.12: it goes and comes again. What is
-  // still there is only asked to go if it should be there, because one that is not fails them all.
+  // Before Linux 6.12 an element's timeout cannot be changed, so it is deleted and added again.
+  // Only elements that should exist are deleted, because a missing one makes the transaction fail.
   const auto commit = [&](bool replace) {
     NftTransaction transaction(TableName(config_.instance));
     for (const LearnedKey& key : due) {
@@ -187,11 +190,12 @@ bool Enforcer::TellKernel(uint32_t number, Slot& slot, std::string_view name,
   for (const LearnedKey& key : due) slot.learned.Expect(key);
   Status told = commit(true);
   if (!told && told.error().error_number() == ENOENT) {
-    ForgetLearned(number, due);  // those that expired meanwhile are gone already
+    ForgetLearned(number, due);  // they expired meanwhile, so they are gone already
     told = commit(false);
   }
   if (!told) {
-    // Whatever the kernel has of it: what nobody remembers here nobody would take back.
+    // The kernel's state is unknown, so everything is removed: an element that is not remembered
+    // here would never be removed.
     ForgetLearned(number, due);
     for (const LearnedKey& key : due) slot.learned.Remove(key);
     return false;

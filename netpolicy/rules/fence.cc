@@ -20,13 +20,14 @@
 namespace atl::netpolicy {
 namespace {
 
-// Somebody who flushes in a loop gets no more of the daemon's time than this; the barrier holds
-// meanwhile.
+// Shortest time between two repairs, so that a program that flushes in a loop does not use up the
+// daemon's time. The barrier holds meanwhile.
 constexpr int64_t kRestoreIntervalUs = 50'000;
 constexpr int64_t kRetryUs = 500'000;
-// A link goes before the daemon hears that its sandbox has ended.
+// How long a link may be missing before it counts as deleted. The link of an ending sandbox
+// disappears before the daemon hears of its end.
 constexpr int64_t kLostAfterUs = 3'000'000;
-// How long a repair shows in the health, for those who ask now and then.
+// How long a repair shows in the health, so that occasional readers see it.
 constexpr int64_t kShownUs = 10'000'000;
 
 bool Exists(int ifindex) {
@@ -50,8 +51,8 @@ Fence::~Fence() {
 }
 
 Status Fence::Install() {
-  // Rules before forwarding: there is no moment at which sandboxes are routed without them. And
-  // before the barrier: those of an earlier release do not know it.
+  // The rules come before forwarding, so that sandboxes are never routed without rules. They also
+  // come before the barrier, because rules of an earlier release do not set its bit.
   ATOLL_TRY(InstallTable());
   ATOLL_TRY(InstallBarrier());
   NetlinkBatch gateway;
@@ -63,9 +64,9 @@ Status Fence::Install() {
   return {};
 }
 
-// In place, so that what sandboxes may do and have under way goes on. That fails when an earlier
-// release has left a set or a chain of another kind: then anew, and nothing passes until the
-// sandboxes that live are recovered.
+// Changes the table in place, so that sandboxes and their flows continue. This fails if an earlier
+// release has left a set or chain of another type. Then the table is made anew, and nothing passes
+// until the live sandboxes are recovered.
 Status Fence::InstallTable() {
   NftTransaction in_place(TableName(ruleset_.instance));
   AddRuleset(in_place, ruleset_);
@@ -74,7 +75,7 @@ Status Fence::InstallTable() {
   NftTransaction anew(TableName(ruleset_.instance));
   AddRulesetAnew(anew, ruleset_);
   ATOLL_TRY(anew.Commit(nfnetlink_));
-  LogLine(LogLevel::kInfo, "network rules of another release are replaced").Add(changed.error());
+  LogLine(LogLevel::kInfo, "replacing the network rules of another release").Add(changed.error());
   return {};
 }
 
@@ -84,7 +85,7 @@ Status Fence::InstallBarrier() {
     NftTransaction barrier(name);
     AddBarrier(barrier, ruleset_.instance);
     made = barrier.Commit(nfnetlink_);
-    // EPERM: that of the daemon before, whose socket the spawner keeps until it has ours.
+    // EPERM: the barrier of the former daemon. The spawner holds its socket until it has ours.
     if (made || made.error().error_number() != EPERM) break;
   }
   return made;
@@ -136,14 +137,14 @@ void Fence::OnChange(const FenceChanges& changes) {
   if (changes.host || changes.all_slots) RestoreHost();
   if (changes.all_slots) RestoreUnheard();
   for (const uint32_t slot : changes.gone) {
-    if (slots_.contains(slot) && !Exists(HostIfindex(ruleset_.instance, slot))) Missing(slot);
+    if (slots_.contains(slot) && !Exists(HostIfindex(ruleset_.instance, slot))) OnLinkMissing(slot);
   }
   for (const uint32_t slot : changes.slots) {
     if (slots_.contains(slot)) RestoreSlot(slot);
   }
 }
 
-// From nothing, whatever somebody has made of it.
+// Replaces the table completely, whatever another program has made of it.
 Status Fence::PutTableBack() {
   auto transaction = std::make_unique<NftTransaction>(TableName(ruleset_.instance));
   AddRulesetAnew(*transaction, ruleset_);
@@ -152,7 +153,7 @@ Status Fence::PutTableBack() {
       ATOLL_TRY(transaction->Commit(nfnetlink_));
       transaction = std::make_unique<NftTransaction>(TableName(ruleset_.instance));
     }
-    // In one transaction, whatever the number of slots: nothing passes without the last.
+    // All slots are in one transaction: nothing passes until it is committed.
     enforcer_->AddSlotAnew(*transaction, slot);
     AddSlotElements(*transaction, ruleset_.instance, slot);
   }
@@ -164,22 +165,22 @@ void Fence::RestoreTable() {
   Status restored = PutTableBack();
   restored_us_ = SystemClock().BootMicros();
   if (!restored) {
-    LogLine(LogLevel::kError, "cannot put the network rules back; sandboxes have no network")
+    LogLine(LogLevel::kError, "cannot restore the network rules; sandboxes have no network")
         .Add("changed_by", changed_by_)
         .Add(restored.error());
     table_trouble_ = "the nftables table " + TableName(ruleset_.instance) +
-                     " was changed and cannot be put back: " + restored.error().message() +
-                     "; sandboxes have no network until it can";
+                     " was changed and cannot be restored: " + restored.error().message() +
+                     "; sandboxes have no network until it is restored";
     TryAgain();
     return Report();
   }
   table_trouble_.clear();
-  LogLine(LogLevel::kWarning, "network rules were changed, and put back")
+  LogLine(LogLevel::kWarning, "another program changed the network rules; they were restored")
       .Add("changed_by", changed_by_)
       .Add("micros", restored_us_ - begun);
   Repaired("the nftables table " + TableName(ruleset_.instance) +
-           " was changed by somebody else and has been put back; sandboxes had no network "
-           "meanwhile. Let firewall reloads leave it alone");
+           " was changed by another program and has been restored; sandboxes had no network "
+           "meanwhile. Exclude the table from firewall reloads");
   on_restored_();
 }
 
@@ -202,17 +203,18 @@ void Fence::RestoreHost() {
   Status restored = Exchange(route_, batch);
   if (restored) restored = EnableForwarding();
   if (!restored) {
-    LogLine(LogLevel::kError, "cannot put the host's side of the network back")
+    LogLine(LogLevel::kError, "cannot restore the host's side of the network")
         .Add("what", what)
         .Add(restored.error());
-    host_trouble_ = what + " and cannot be put back: " + restored.error().message();
+    host_trouble_ = what + " and this cannot be undone: " + restored.error().message();
     TryAgain();
     return Report();
   }
   host_trouble_.clear();
-  LogLine(LogLevel::kWarning, "the host's side of the network was changed, and put back")
+  LogLine(LogLevel::kWarning,
+          "another program changed the host's side of the network; it was restored")
       .Add("what", what);
-  Repaired(what + " and put back");
+  Repaired(what + "; this was undone");
 }
 
 Status Fence::PutSlotBack(uint32_t slot, uint64_t bytes_per_second) {
@@ -227,27 +229,29 @@ void Fence::RestoreSlot(uint32_t slot) {
   const Status restored = PutSlotBack(slot, slots_.at(slot));
   const std::string name = LinkName(ruleset_.instance, slot);
   if (restored) {
-    LogLine(LogLevel::kWarning, "a sandbox's link was changed, and put back").Add("link", name);
-    return Repaired("links of sandboxes were changed and have been put back");
+    LogLine(LogLevel::kWarning, "another program changed a sandbox's link; it was restored")
+        .Add("link", name);
+    return Repaired("links of sandboxes were changed by another program and have been restored");
   }
   if (restored.error().error_number() != ENODEV) {
-    LogLine(LogLevel::kError, "cannot put a sandbox's link back")
+    LogLine(LogLevel::kError, "cannot restore a sandbox's link")
         .Add("link", name)
         .Add(restored.error());
   }
-  Missing(slot);
+  OnLinkMissing(slot);
 }
 
-// Hundreds of sandboxes that end while the daemon is busy are more than the socket holds. Whether
-// one of the others was changed nobody knows, so none is reported.
+// Restores all slots after events were lost: when hundreds of sandboxes end while the daemon is
+// busy, the events do not fit into the socket's buffer. It is unknown which links were changed, so
+// nothing is reported as a repair.
 void Fence::RestoreUnheard() {
-  LogLine(LogLevel::kInfo, "not every change of a link was heard; all are put as they have to be");
+  LogLine(LogLevel::kInfo, "events about links were lost; all links are checked and restored");
   for (const auto& [slot, rate] : slots_) {
-    if (!PutSlotBack(slot, rate)) Missing(slot);
+    if (!PutSlotBack(slot, rate)) OnLinkMissing(slot);
   }
 }
 
-void Fence::Missing(uint32_t slot) {
+void Fence::OnLinkMissing(uint32_t slot) {
   missing_.emplace(slot, SystemClock().BootMicros());
   if (lost_timer_ == 0) ReportLostLater(kLostAfterUs);
 }
@@ -272,7 +276,8 @@ void Fence::ReportLost() {
     one = missing_.erase(one);
     if (PutSlotBack(slot, slots_.at(slot))) continue;
     lost_.insert(slot);
-    LogLine(LogLevel::kError, "a sandbox's link was deleted; the sandbox has no network")
+    LogLine(LogLevel::kError,
+            "another program deleted a sandbox's link; the sandbox has no network")
         .Add("link", LinkName(ruleset_.instance, slot));
   }
   if (next_us != 0) ReportLostLater(next_us);
@@ -311,8 +316,8 @@ void Fence::Report() {
   add(host_trouble_);
   if (!lost_.empty()) {
     add("the links of " + std::to_string(lost_.size()) +
-        " sandboxes were deleted: they have no network; delete these sandboxes (the log names the "
-        "links)");
+        " sandboxes were deleted by another program: these sandboxes have no network; delete them "
+        "(the log names the links)");
   }
   add(repaired_);
   health_->Set("network", trouble);

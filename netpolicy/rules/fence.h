@@ -1,7 +1,7 @@
-// What the host has for its sandboxes, kept as it has to be: the table and the barrier behind it,
-// the gateway's addresses, forwarding, and of each link that it is up, with its routes, its
-// neighbours and its rate. Whoever takes something of it away is told on, in the log, in a metric
-// and in the health, and it is put back, at once.
+// Keeps the host's side of all sandboxes as it has to be: the main table and the barrier, the
+// gateway's addresses, forwarding, and for each link that it is up, with its routes, neighbours and
+// rate. What another program removes is restored at once and reported in the log, in a metric and
+// in the health.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -26,32 +26,36 @@ namespace atl::netpolicy {
 class Fence {
  public:
   // `route` (rtnetlink) and `nfnetlink` are borrowed. The barrier belongs to `nfnetlink`, and every
-  // change of the table has to go through it, or it is taken for somebody else's.
+  // change of the table must go through it; otherwise it is taken for a foreign change.
   Fence(RulesetConfig ruleset, bool ipv6, int route, int nfnetlink)
       : ruleset_(std::move(ruleset)), ipv6_(ipv6), route_(route), nfnetlink_(nfnetlink) {}
   Fence(const Fence&) = delete;
   Fence& operator=(const Fence&) = delete;
   ~Fence();
 
-  // What belongs to no slot; elements of slots that stand in the table stay.
+  // Installs everything that belongs to no slot. Elements of slots that are already in the table
+  // stay.
   Status Install();
-  // `on_restored`: the table was put back, and flows may have begun that it does not let through.
+  // Starts to watch. `on_restored` is called after the table was restored; flows that it does not
+  // allow may have begun meanwhile.
   Status Start(Loop& loop, Health& health, const Enforcer& enforcer,
                std::function<void()> on_restored);
-  // Watches no more.
+  // Stops to watch.
   void Stop();
 
-  // The slot has a link; with a rate, once it is claimed. Until Detached.
+  // Attached: the slot has a link, until Detached. Claimed: the link has this rate limit, 0 for
+  // none.
   void Attached(uint32_t slot) { slots_[slot] = 0; }
   void Claimed(uint32_t slot, uint64_t bytes_per_second) { slots_[slot] = bytes_per_second; }
   void Detached(uint32_t slot);
-  // Only these have links, with their rates; what else was attached went with its spawner.
+  // Replaces the list of slots with links by `slots` (with their rate limits). All other links
+  // disappeared with their spawner.
   void Recovered(std::map<uint32_t, uint64_t> slots);
-  // Somebody has deleted the slot's link, which cannot be put back.
+  // Returns true if another program has deleted the slot's link. A link cannot be restored.
   bool IsLost(uint32_t slot) const { return lost_.contains(slot); }
   const std::map<uint32_t, uint64_t>& slots() const { return slots_; }
 
-  // How often something was put back.
+  // Number of repairs.
   uint64_t repairs() const { return repairs_; }
 
  private:
@@ -63,7 +67,7 @@ class Fence {
   void RestoreHost();
   void RestoreSlot(uint32_t slot);
   void RestoreUnheard();
-  void Missing(uint32_t slot);
+  void OnLinkMissing(uint32_t slot);
   Status PutSlotBack(uint32_t slot, uint64_t bytes_per_second);
   void ReportLostLater(int64_t delay_us);
   void ReportLost();
@@ -81,13 +85,14 @@ class Fence {
   Health* health_ = nullptr;
   std::function<void()> on_restored_;
 
-  std::map<uint32_t, uint64_t> slots_;  // attached, with their rates
-  // What could not be put back, and is tried again.
+  std::map<uint32_t, uint64_t> slots_;  // attached slots, with their rate limits
+  // Problems of repairs that failed and are retried. Empty: none.
   std::string table_trouble_, host_trouble_;
-  // Links that are not there since, of sandboxes that end or deleted.
+  // Links that are missing, with the time since when. Their sandbox may be ending, or another
+  // program has deleted them.
   std::map<uint32_t, int64_t> missing_;
-  std::set<uint32_t> lost_;  // deleted, as their sandboxes live on
-  std::string repaired_;     // told for a while
+  std::set<uint32_t> lost_;  // links deleted by another program while their sandbox lives
+  std::string repaired_;     // the latest repair, shown in the health for a while
   uint64_t repairs_ = 0;
   std::string changed_by_;
   int64_t restored_us_ = 0;

@@ -24,15 +24,16 @@
 namespace atl::netpolicy {
 namespace {
 
-// A ruleset of others that is flushed and loaded again fits; if not, everything is looked at.
+// Large enough for another program's ruleset that is flushed and loaded again. If the buffer
+// overflows, everything is checked.
 constexpr int kReceiveBuffer = 1 << 20;
-// Datagrams a wake-up: more than the buffer holds, so that what a link's deletion takes with it and
-// the deletion are read together.
+// Most datagrams of one wake-up. It is more than the buffer holds, so that the deletion of a link
+// and of everything that belonged to it are read together.
 constexpr int kMaxDatagrams = 8192;
 
 constexpr uint32_t kPass = ~0U, kStop = 0;
 
-// Classic BPF loads in network order what netlink writes in the host's.
+// Classic BPF loads in network order. Netlink writes in host order.
 uint32_t Loaded(uint32_t host) {
   return htonl(host);
 }
@@ -53,24 +54,29 @@ sock_filter Return(uint32_t value) {
   return BPF_STMT(BPF_RET | BPF_K, value);
 }
 
-// All messages of one datagram come from the same transaction.
+// Passes the rule changes of other sockets. All messages of one datagram come from the same
+// transaction.
 std::vector<sock_filter> RulesFilter(uint32_t own_portid) {
   return {Load(offsetof(nlmsghdr, nlmsg_pid)), Jump(BPF_JEQ, Loaded(own_portid), 0, 1),
           Return(kStop), Return(kPass)};
 }
 
-// What takes something away from a link of ours or from lo: a link set down (and not one that is
-// being made, where the kernel tells of all flags as changed), or something deleted. Routes tell
-// their link in an attribute that is found later; of switches, those that hold for all links. The
-// kernel forgets its own neighbours, of multicast addresses, whenever the table is full, which a
-// sandbox can make it (NUD_NOARP; ours are permanent, and failed once somebody has deleted them).
+// Passes removals from our links or from lo:
+// - A link that is set down. A link that is being made is skipped; the kernel reports all its flags
+//   as changed.
+// - Deleted addresses, neighbours and queueing disciplines. Neighbours that the kernel forgets
+//   itself are skipped: it drops those of multicast addresses (NUD_NOARP) whenever the table is
+//   full, which a sandbox can cause. Our own neighbours are permanent; after a foreign deletion
+//   they are NUD_FAILED.
+// - All deleted routes, because the filter cannot find the attribute with their link.
+// - Forwarding switches that apply to all links.
 std::vector<sock_filter> LinksFilter(uint32_t instance) {
   constexpr size_t kBody = NLMSG_HDRLEN;
   constexpr size_t kIndex = kBody + offsetof(ifinfomsg, ifi_index);
   static_assert(offsetof(ifinfomsg, ifi_index) == offsetof(ifaddrmsg, ifa_index) &&
                 offsetof(ifinfomsg, ifi_index) == offsetof(ndmsg, ndm_ifindex) &&
                 offsetof(ifinfomsg, ifi_index) == offsetof(tcmsg, tcm_ifindex));
-  // NETCONFA_IFINDEX comes first.
+  // NETCONFA_IFINDEX is the first attribute.
   constexpr size_t kNetconfIndex = kBody + NLMSG_ALIGN(sizeof(netconfmsg)) + sizeof(nlattr);
   const uint32_t ours = Loaded(static_cast<uint32_t>(HostIfindex(instance, 0)));
   return {
@@ -114,7 +120,7 @@ Result<UniqueFd> Listen(int protocol, std::vector<sock_filter> filter,
   (void)::setsockopt(socket.get(), SOL_SOCKET, SO_RCVBUFFORCE, &kReceiveBuffer,
                      sizeof kReceiveBuffer);
   ATOLL_TRY(Attach(socket.get(), std::move(filter)));
-  // A socket without a port id gets none of the messages that exclude nobody.
+  // A socket without a port id would not get messages that exclude no port.
   sockaddr_nl any{};
   any.nl_family = AF_NETLINK;
   if (::bind(socket.get(), reinterpret_cast<sockaddr*>(&any), sizeof any) != 0) {
@@ -129,8 +135,7 @@ Result<UniqueFd> Listen(int protocol, std::vector<sock_filter> filter,
   return socket;
 }
 
-// Calls back for each message that waits, also for those beside what the kernel had to leave out;
-// false if it had to.
+// Calls `on_message` for each pending message. Returns false if the kernel had to drop some.
 bool Drain(int socket, const std::function<void(const nlmsghdr*)>& on_message) {
   alignas(nlmsghdr) std::array<uint8_t, 16384> buffer;
   bool complete = true;
@@ -147,8 +152,8 @@ bool Drain(int socket, const std::function<void(const nlmsghdr*)>& on_message) {
   return complete;
 }
 
-// ifinfomsg and the headers of addresses and neighbours have the link's index at one place, see
-// LinksFilter.
+// Returns the link's index, which is at the same offset in ifinfomsg and in the headers of
+// addresses and neighbours, see LinksFilter.
 uint32_t IndexOf(const nlmsghdr* message) {
   return static_cast<uint32_t>(HeaderOf<ifinfomsg>(message).ifi_index);
 }
@@ -198,7 +203,7 @@ void FenceWatch::AddRuleMessage(const nlmsghdr* message, FenceChanges* changes) 
     if (changes->table && changes->by.empty()) changes->by = name + " (pid " + pid + ")";
     return;
   }
-  // Whatever the object, its table is the attribute of this number.
+  // This attribute holds the table's name for every type of object.
   for (const Attribute& attribute : attributes) {
     if (attribute.type != NFTA_TABLE_NAME) continue;
     changes->table |= attribute.Text() == TableName(instance_);
@@ -210,7 +215,7 @@ void FenceWatch::ReadLinks() {
   const bool complete =
       Drain(links_.get(), [&](const nlmsghdr* message) { AddLinkMessage(message, &changes); });
   if (!complete) {
-    // Of a link that went and is there again, half may be left.
+    // A link that disappeared and is there again may have lost half of its settings.
     changes.slots.clear();
     changes.gone.clear();
     changes.host = changes.all_slots = true;
@@ -238,7 +243,7 @@ void FenceWatch::AddLinkMessage(const nlmsghdr* message, FenceChanges* changes) 
     changes->slots.insert(*slot);
     return;
   }
-  // What was heard of it before went with it, and a link that is there by now is the slot's next.
+  // Earlier changes concern the deleted link. A link that exists now is a new one of the same slot.
   changes->slots.erase(*slot);
   changes->gone.insert(*slot);
 }

@@ -1,9 +1,9 @@
-// Hears of what others do to the fence: to our table, to the links and routes of sandboxes, to the
-// gateway's addresses and to forwarding.
+// Watches for changes that other programs make to our table, the links and routes of sandboxes, the
+// gateway's addresses and forwarding.
 //
-// Two netlink sockets in the kernel's multicast groups. A socket filter passes only what others
-// change in the rules, and only what takes something away in the network: what the daemon does for
-// a create never wakes it.
+// It has two netlink sockets in the kernel's multicast groups. A socket filter passes only foreign
+// changes of rules, and only removals in the network. Therefore the daemon's own work for a create
+// never wakes it.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -23,21 +23,22 @@ struct nlmsghdr;
 
 namespace atl::netpolicy {
 
-// What may not be any more as it was.
+// Things that may have been changed.
 struct FenceChanges {
   bool table = false;
-  std::string by;            // who changed the rules, "nft (pid 12)", if the kernel said it
-  bool host = false;         // the gateway's addresses, or forwarding
-  std::set<uint32_t> slots;  // whose link, route, neighbour or rate
-  std::set<uint32_t> gone;   // whose link was deleted, and perhaps made anew since
-  bool all_slots = false;    // too much at once: some of it was not heard
+  std::string by;     // the program that changed the rules, "nft (pid 12)", if the kernel named it
+  bool host = false;  // the gateway's addresses, or forwarding
+  std::set<uint32_t> slots;  // slots whose link, route, neighbour or rate was changed
+  std::set<uint32_t> gone;   // slots whose link was deleted, and perhaps made anew since
+  bool all_slots = false;    // events were lost, so any slot may have changed
 
   bool any() const { return table || host || all_slots || !slots.empty() || !gone.empty(); }
 };
 
 class FenceWatch {
  public:
-  // `own_portid`: of the socket that commits our own changes of the rules. Needs CAP_NET_ADMIN.
+  // `own_portid`: the netlink port of the socket that commits our own changes of the rules. Needs
+  // CAP_NET_ADMIN.
   static Result<std::unique_ptr<FenceWatch>> Open(uint32_t instance, uint32_t own_portid);
   FenceWatch(const FenceWatch&) = delete;
   FenceWatch& operator=(const FenceWatch&) = delete;

@@ -1,5 +1,5 @@
-// The addresses that names have led one slot to: what the kernel's sets hold, with the names, and
-// for a while what they held.
+// The addresses that names have opened for one slot: those in the kernel's sets, with their names,
+// and for a while also those that have expired.
 //
 // Thread rule: a value; its keys() may be read by any thread.
 #pragma once
@@ -18,7 +18,7 @@
 
 namespace atl::netpolicy {
 
-// The keys of a Learned, for whoever judges flows on another thread: as they are when asked.
+// The keys of a Learned for threads that judge flows. Each call sees the current keys.
 class LearnedKeys {
  public:
   bool Has(const LearnedKey& key) const {
@@ -47,30 +47,31 @@ class Learned {
   Learned(Learned&&) = default;
   Learned& operator=(Learned&&) = default;
 
-  // A sandbox that learns more loses what expires first.
+  // Most addresses of a slot. If it learns more, those that expire first are dropped.
   static constexpr size_t kMost = 1024;
 
   struct Entry {
-    std::string name;  // empty: learned by an earlier daemon
+    std::string name;  // empty: an earlier daemon learned the address
     int64_t expires_us = 0;
   };
   using Entries = std::map<LearnedKey, Entry>;
 
-  // True if the kernel has to be told: the entry is new, or ends before `needed_us`.
+  // Returns true if the kernel must be updated: the entry is new, or expires before `needed_us`.
   bool IsDue(const LearnedKey& key, int64_t needed_us) const;
-  // The kernel is about to be told: a flow may begin by it before Add. Remove takes it back.
+  // Call before the kernel is updated, because a flow may begin before Add. Remove undoes it.
   void Expect(const LearnedKey& key) { keys_->Insert(key); }
-  // What the kernel has been told. The key that had to go for it, if there was no room.
+  // Records an element that the kernel has now. Returns the key that was dropped for it, if there
+  // was no room.
   std::optional<LearnedKey> Add(const LearnedKey& key, Entry entry);
   void Remove(const LearnedKey& key);
 
-  // By those that have expired too: of flows that outlive what let them through.
+  // Returns true also for expired entries: flows may outlive the element that allowed them.
   bool Has(const LearnedKey& key) const { return entries_.contains(key); }
-  // The name that led to the address, or empty.
+  // Returns the name that opened the address, or an empty string.
   std::string NameOf(const IpAddress& address) const;
 
   const Entries& entries() const { return entries_; }
-  // Those of entries(), and those that are expected.
+  // The keys of entries(), and the expected ones.
   std::shared_ptr<const LearnedKeys> keys() const { return keys_; }
 
  private:

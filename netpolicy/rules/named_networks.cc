@@ -7,7 +7,8 @@ namespace atl::netpolicy {
 uint32_t NamedNetworks::Join(const std::string& network, const std::string& hostname,
                              uint32_t slot) {
   Network& joined = networks_[network];
-  // 32 bits: no number comes again while old elements could still be in the kernel.
+  // The counter has 32 bits, so a number does not come back while old elements may still be in the
+  // kernel.
   if (joined.number == 0) joined.number = next_number_++;
   joined.members[hostname].push_back(slot);
   return joined.number;

@@ -1,4 +1,4 @@
-// Named networks: sandboxes that may reach each other, and by which names they do.
+// Named networks: sandboxes that may reach each other, and the names by which they do.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -15,11 +15,11 @@ namespace atl::netpolicy {
 
 class NamedNetworks {
  public:
-  // The network's number, which is its own as long as it has members. A host name may be that of
-  // several members.
+  // Adds a slot and returns the network's number, which does not change while the network has
+  // members. Several members may share a host name.
   uint32_t Join(const std::string& network, const std::string& hostname, uint32_t slot);
   void Leave(const std::string& network, const std::string& hostname, uint32_t slot);
-  // The slots of a host name; null if the network has none of that name.
+  // Returns the slots of a host name. Null if the network has no such name.
   const std::vector<uint32_t>* Find(const std::string& network, std::string_view hostname) const;
 
  private:
@@ -31,8 +31,8 @@ class NamedNetworks {
   uint32_t next_number_ = 1;
 };
 
-// 1 to 63 letters, digits and '-', not at the ends: what stands in a name as a label. The text says
-// what `what` has to be.
+// Checks a label of a name: 1 to 63 letters, digits and '-', without '-' at the ends. `what` names
+// the thing in the error.
 Status CheckLabel(const std::string& what, const std::string& label);
 
 }  // namespace atl::netpolicy

@@ -11,7 +11,7 @@
 namespace atl::netpolicy {
 namespace {
 
-// A message's list is one attribute of at most 64 KiB.
+// The elements of a message are one attribute of at most 64 KiB.
 constexpr size_t kElementsPerMessage = 256;
 
 nfgenmsg GenHeader(uint8_t family, uint16_t resource) {
@@ -169,7 +169,7 @@ Status NftTransaction::Commit(int nfnetlink) {
 }
 
 Status NftTransaction::Check(int nfnetlink) {
-  // Without its end message a batch is validated and then aborted (nfnetlink_rcv_batch).
+  // The kernel validates a batch without its end message and then aborts it (nfnetlink_rcv_batch).
   return Exchange(nfnetlink, batch_);
 }
 

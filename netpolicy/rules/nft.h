@@ -1,5 +1,5 @@
-// nf_tables transactions as netlink messages: tables, chains, sets, elements and rules, of the few
-// kinds that our table consists of.
+// Builds nf_tables transactions as netlink messages: tables, chains, sets, elements and rules of
+// the few kinds that our tables use.
 //
 // Thread rule: builds a batch, no shared state.
 #pragma once
@@ -17,12 +17,12 @@
 
 namespace atl::netpolicy {
 
-// nft(8)'s numbers of data types, for its listings; a concatenation has 6 bits for each.
+// The numbers by which nft(8) shows data types. A concatenation has 6 bits for each.
 inline constexpr uint32_t kTypeInteger = 4, kTypeIpv4 = 7, kTypeIpv6 = 8, kTypeMac = 9,
                           kTypeProtocol = 12, kTypeService = 13, kTypeMark = 19, kTypeLink = 20,
                           kTypeIfname = 41;
 
-// One transaction on a table of family inet. It takes effect as a whole in Commit, or not at all.
+// A transaction on one table of family inet. Commit applies it as a whole or not at all.
 class NftTransaction {
  public:
   explicit NftTransaction(std::string table);
@@ -38,47 +38,48 @@ class NftTransaction {
     uint32_t key_size;
     bool interval = false;
     uint32_t capacity = 0;   // 0: no limit
-    uint32_t data_size = 0;  // not 0: a map
-    bool expires = false;    // elements may have a time-out
+    uint32_t data_size = 0;  // not 0: the set is a map
+    bool expires = false;    // elements may have a timeout
     bool dynamic = false;    // rules add elements
-    bool counts = false;     // what is found in it is counted, element by element
+    bool counts = false;     // each element counts its matches
   };
-  // All of them leave alone what exists already.
+  // The Add functions keep what already exists.
   void AddTable();
-  // A table of the socket that commits this: no other socket can change, delete or flush it, and it
-  // goes when the socket is closed.
+  // Adds a table that is owned by the socket that commits this: no other socket can change, delete
+  // or flush it, and it disappears when the socket is closed.
   void AddOwnedTable();
   void AddChain(const std::string& chain);
   void AddBaseChain(const std::string& chain, const BaseChain& base);
   void AddSet(const SetSpec& set);
 
   void DeleteTable();
-  void FlushRules();  // of all chains of the table
+  void FlushRules();  // rules of all chains of the table
   void FlushSet(const std::string& set);
   void AddElement(const std::string& set, std::span<const uint8_t> key);
   void DeleteElement(const std::string& set, std::span<const uint8_t> key);
 
   struct Element {
     std::vector<uint8_t> key;
-    std::vector<uint8_t> data;     // of a map
-    bool interval_end = false;     // the first key after an interval
+    std::vector<uint8_t> data;     // value, for a map
+    bool interval_end = false;     // marks the first key after an interval
     uint32_t timeout_seconds = 0;  // 0: none
   };
-  // As many messages as it takes.
+  // Append as many messages as needed.
   void AddElements(const std::string& set, std::span<const Element> elements);
   void DeleteElements(const std::string& set, std::span<const Element> elements);
 
-  // Appends a rule; `comment` shows in `nft list`.
+  // Appends a rule. `comment` is shown by `nft list`.
   class Rule;
   Rule AddRule(const std::string& chain, std::string_view comment);
 
-  // Nothing was added to it.
+  // Returns true if nothing was added.
   bool empty() const { return batch_.message_count() == 1; }
-  // To be committed before more is added: netlink's buffer holds twice as much.
+  // Returns true if the transaction must be committed before more is added. Netlink's buffer holds
+  // twice as much.
   bool full() const { return batch_.size() >= 4 << 20; }
 
   Status Commit(int nfnetlink);
-  // Lets the kernel check everything, then forget it.
+  // Lets the kernel validate everything, without applying it.
   Status Check(int nfnetlink);
 
  private:
@@ -93,8 +94,8 @@ class NftTransaction {
   NetlinkBatch batch_;
 };
 
-// The statements of a rule, in order; each returns the rule so that they read like one. It ends
-// when the object dies.
+// The statements of a rule, in order. Each returns the rule, so that they can be chained. The rule
+// ends when the object is destroyed.
 class NftTransaction::Rule {
  public:
   Rule(NetlinkBatch* batch, std::string_view comment);
@@ -102,7 +103,7 @@ class NftTransaction::Rule {
   Rule& operator=(const Rule&) = delete;
   ~Rule();
 
-  // Matches on the interface that the packet came in by or goes out by; `prefix` as "atl0-".
+  // Match on the interface that the packet came in by or goes out by. `prefix`: such as "atl0-".
   Rule& InFrom(std::string_view prefix);
   Rule& InNotFrom(std::string_view prefix);
   Rule& OutTo(std::string_view prefix);
@@ -110,60 +111,61 @@ class NftTransaction::Rule {
 
   Rule& IsIpv4();
   Rule& IsIpv6();
-  // After IsIpv4 or IsIpv6: the whole address, or its leading `prefix_bytes`.
+  // Match the whole address, or its leading bytes. Use after IsIpv4 or IsIpv6.
   Rule& Source(std::span<const uint8_t> leading, bool ipv6);
   Rule& Destination(std::span<const uint8_t> leading, bool ipv6);
   Rule& DestinationIn(const std::string& set, bool ipv6);
-  // (input interface, source address, source MAC) is in the set.
+  // Matches if (input interface, source address, source MAC) is in the set.
   Rule& LinkSourceIn(const std::string& set, bool ipv6);
-  // Any address of this host, wherever it is.
+  // Matches any address of this host.
   Rule& DestinationIsLocal();
 
-  // Where the key of a lookup stands, in 4-byte registers: (input interface, …).
+  // Lookups with a key in consecutive 4-byte registers, which begins with the input interface.
   Rule& InIn(const std::string& set);
   Rule& InNotIn(const std::string& set);
-  // (input interface, destination) is in the set; in a map: with this value, 0 is any. (Kernel 6.1
-  // looks for nothing in a map without taking its value.)
+  // Matches if (input interface, destination) is in the set. For a map `value` is needed, because
+  // Linux 6.1 cannot look up in a map without loading the value; 0 matches any value.
   Rule& InDestinationIn(const std::string& set, bool ipv6, std::optional<uint32_t> value = {});
-  // (input interface, protocol, destination port, destination) is in the set; `any_port`: the port
-  // is taken for 0.
+  // Matches if (input interface, protocol, destination port, destination) is in the set.
+  // `any_port`: looks up with port 0.
   Rule& InPortDestinationIn(const std::string& set, bool ipv6, bool any_port,
                             std::optional<uint32_t> value = {});
   Rule& Mark(uint32_t mark);
-  // Single bits of the packet's mark; the others are left as they are.
+  // Change or test single bits of the packet's mark; other bits are kept.
   Rule& SetMarkBits(uint32_t bits);
   Rule& ClearMarkBits(uint32_t bits);
   Rule& MarkLacks(uint32_t bits);
-  // The packet's mark becomes what the map holds for the input interface, if it holds it.
+  // Sets the packet's mark to the value that the map holds for the input interface, if there is
+  // one.
   Rule& MarkByIn(const std::string& map);
-  // (mark, destination) is in the set. (Not the map's value directly: nft(8) 1.0.6 aborts when it
-  // lists a lookup with a map in its key.)
+  // Matches if (mark, destination) is in the set. The map is not looked up directly, because nft(8)
+  // 1.0.6 aborts when it lists a lookup with a map in its key.
   Rule& MarkDestinationIn(const std::string& set, bool ipv6);
 
   Rule& Protocol(uint8_t l4proto);
   Rule& DestinationPort(uint16_t port);
   Rule& IcmpType(uint8_t type);
-  // A mask of kCt….
+  // `mask`: a combination of kCt….
   Rule& ConnectionState(uint32_t mask);
-  // Its destination is not the one that its sender wrote.
+  // Matches if the destination was translated.
   Rule& DestinationTranslated();
-  // At most so often for each input interface, remembered in the dynamic set; and only what is
-  // more.
+  // Match up to the given rate for each input interface, or only above it. The dynamic set keeps
+  // the state.
   Rule& InRate(const std::string& set, uint32_t per_second, uint32_t burst);
   Rule& InRateOver(const std::string& set, uint32_t per_second, uint32_t burst);
-  // The input interface has more than `connections`, counted in the dynamic set by (input
-  // interface, a number below kMostConnectionLists). For more than some hundred it is an upper
-  // bound: chance spreads them over lists of their own, and the first that is full refuses, at four
-  // fifths or so.
+  // Matches if the input interface has more than `connections`. The dynamic set counts them by
+  // (input interface, a number below kMostConnectionLists). Above some hundred connections this is
+  // an upper bound: they are spread by chance over several lists, and the first full list refuses,
+  // typically at four fifths of the limit.
   Rule& InConnectionsOver(const std::string& set, uint32_t connections);
-  // The packet's first bytes go to the nfnetlink_log group.
+  // Sends the packet's first bytes to the nfnetlink_log group.
   Rule& Log(uint16_t group);
 
   void Accept();
   void Drop();
-  // ICMP "administratively prohibited".
+  // Answers with ICMP "administratively prohibited".
   void Reject();
-  // For TCP.
+  // Answers with a TCP reset.
   void Reset();
   void Jump(const std::string& chain);
   void Goto(const std::string& chain);
@@ -196,18 +198,18 @@ class NftTransaction::Rule {
   std::optional<NetlinkBatch::Nest> expressions_;
 };
 
-// An element as the kernel lists it; the key is borrowed for the call.
+// An element as the kernel lists it. The key is borrowed during the call.
 struct ListedElement {
   std::span<const uint8_t> key;
   uint64_t expires_in_ms = 0;  // 0: never
-  uint64_t packets = 0;        // that were counted
+  uint64_t packets = 0;        // number of matches, if the set counts
 };
 Status ListElements(int nfnetlink, const std::string& table, const std::string& set,
                     const std::function<void(const ListedElement&)>& on_element);
 
 inline constexpr uint32_t kMostConnectionLists = 32;
 
-// Connection states, bits of the kernel's ct state register.
+// Connection states: bits of the kernel's ct state register.
 inline constexpr uint32_t kCtInvalid = 1;
 inline constexpr uint32_t kCtEstablished = 2;
 inline constexpr uint32_t kCtRelated = 4;

@@ -1,4 +1,4 @@
-// The statements of rules.
+// NftTransaction::Rule: the statements of rules.
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_conntrack_common.h>
 #include <linux/netfilter/nf_tables.h>
@@ -13,11 +13,12 @@
 namespace atl::netpolicy {
 namespace {
 
-// A rule's user data is a list of (type, length, bytes), nft(8)'s own format; 0 is a comment.
+// A rule's user data is a list of (type, length, bytes) in nft(8)'s own format. Type 0 is a
+// comment.
 constexpr uint8_t kUserDataComment = 0;
-// IPv6's header, a few of its extensions, and the ports.
+// Enough for an IPv6 header, a few of its extensions, and the ports.
 constexpr uint32_t kLoggedBytes = 128;
-// Fewer are counted exactly, in one list.
+// Up to this number, connections are counted exactly, in one list.
 constexpr uint32_t kConnectionsPerList = 128;
 
 }  // namespace
@@ -61,7 +62,7 @@ void NftTransaction::Rule::Compare(uint32_t op, std::span<const uint8_t> value) 
 
 void NftTransaction::Rule::InterfaceName(uint32_t key, uint32_t op, std::string_view prefix) {
   Meta(key, NFT_REG_1);
-  // As many bytes as the prefix has: the rest of the name may be anything.
+  // Compares only the bytes of the prefix, so the rest of the name may be anything.
   Compare(op, {reinterpret_cast<const uint8_t*>(prefix.data()), prefix.size()});
 }
 
@@ -90,7 +91,7 @@ void NftTransaction::Rule::LookupValue(const std::string& map, uint32_t reg, uin
   });
 }
 
-// The key stands from NFT_REG32_00 on.
+// The key begins at NFT_REG32_00.
 void NftTransaction::Rule::LookupOrCompare(const std::string& set, std::optional<uint32_t> value) {
   if (!value) return Lookup(set, NFT_REG32_00);
   LookupValue(set, NFT_REG32_00, NFT_REG_1);
@@ -150,7 +151,7 @@ NftTransaction::Rule& NftTransaction::Rule::IsIpv6() {
 
 namespace {
 
-// Where the headers keep their addresses (RFC 791, RFC 8200).
+// Offsets of the addresses in the headers (RFC 791, RFC 8200).
 struct AddressFields {
   uint32_t source, destination, size;
 };
@@ -158,7 +159,7 @@ constexpr AddressFields kIpv4Fields{12, 16, 4};
 constexpr AddressFields kIpv6Fields{8, 24, 16};
 constexpr uint32_t kEthernetSource = 6;
 constexpr uint32_t kMacSize = 6;
-constexpr uint32_t kDestinationPort = 2;  // of TCP, UDP and SCTP
+constexpr uint32_t kDestinationPort = 2;  // offset in TCP, UDP and SCTP
 
 }  // namespace
 
@@ -185,7 +186,7 @@ NftTransaction::Rule& NftTransaction::Rule::DestinationIn(const std::string& set
 }
 
 NftTransaction::Rule& NftTransaction::Rule::LinkSourceIn(const std::string& set, bool ipv6) {
-  // A concatenation stands in consecutive 4-byte registers: 16 bytes of name, the address, the MAC.
+  // A concatenation is in consecutive 4-byte registers: 16 bytes of name, the address, the MAC.
   const AddressFields& fields = ipv6 ? kIpv6Fields : kIpv4Fields;
   const uint32_t mac = NFT_REG32_04 + fields.size / NFT_REG32_SIZE;
   Meta(NFT_META_IIFNAME, NFT_REG32_00);
@@ -387,9 +388,9 @@ NftTransaction::Rule& NftTransaction::Rule::Limit(const std::string& set, uint32
 
 NftTransaction::Rule& NftTransaction::Rule::InConnectionsOver(const std::string& set,
                                                               uint32_t connections) {
-  // The kernel looks at each connection of a list for each that it adds: with all 4,096 in one, a
-  // burst kept a processor in a softirq for 20 ms. Its number of the connection stays and is
-  // random.
+  // The kernel walks all connections of a list for each one that it adds. With all 4,096 in one
+  // list, a burst kept a CPU in a softirq for 20 ms. They are spread by the connection's id, which
+  // is random and does not change.
   const uint32_t lists =
       std::clamp(std::bit_floor(connections / kConnectionsPerList), 1u, kMostConnectionLists);
   Tracked(NFT_CT_ID, NFT_REG32_01);

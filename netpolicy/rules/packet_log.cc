@@ -14,7 +14,7 @@ namespace atl::netpolicy {
 namespace {
 
 constexpr uint32_t kCopyBytes = 128;
-constexpr int kDatagramsAtOnce = 32;  // datagrams a wake-up
+constexpr int kDatagramsAtOnce = 32;  // limit of one wake-up
 
 void BeginConfig(NetlinkBatch& batch, uint16_t group, const char* label) {
   batch.Begin(NFNL_SUBSYS_ULOG << 8 | NFULNL_MSG_CONFIG, 0,
@@ -50,7 +50,7 @@ std::optional<LoggedPacket> ParseLoggedPacket(uint32_t ifindex, std::span<const 
   } else if (packet[0] >> 4 == 6 && packet.size() >= 40) {
     logged.destination.ipv6 = true;
     std::copy_n(packet.begin() + 24, 16, logged.destination.bytes.begin());
-    logged.protocol = packet[6];  // an extension's number, where there is one
+    logged.protocol = packet[6];  // the number of an extension header if there is one
     transport = 40;
   } else {
     return std::nullopt;
@@ -75,7 +75,7 @@ Result<std::unique_ptr<PacketLog>> PacketLog::Open(uint16_t group) {
   mode.copy_mode = NFULNL_COPY_PACKET;
   mode.copy_range = htonl(kCopyBytes);
   configure.Put(NFULA_CFG_MODE, {reinterpret_cast<const uint8_t*>(&mode), sizeof mode});
-  // Each packet at once: the rules let few enough come.
+  // Packets are delivered one by one: the rules log only a few.
   configure.PutBe32(NFULA_CFG_QTHRESH, 1);
   ATOLL_TRY(Exchange(socket.get(), configure));
   return std::unique_ptr<PacketLog>(new PacketLog(std::move(socket)));
@@ -94,7 +94,7 @@ void PacketLog::Start(Loop& loop, std::function<void(const LoggedPacket&)> on_pa
 void PacketLog::OnReadable() {
   alignas(nlmsghdr) std::array<uint8_t, 16384> buffer;
   for (int i = 0; i < kDatagramsAtOnce; ++i) {
-    // ENOBUFS, too: packets were lost, and the counters know of them.
+    // ENOBUFS also ends the loop. Packets were lost, but the counters include them.
     const ssize_t n = ::recv(socket_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
     if (n <= 0) return;
     std::span<const uint8_t> left(buffer.data(), static_cast<size_t>(n));

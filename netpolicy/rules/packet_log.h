@@ -1,5 +1,5 @@
-// What the rules have refused, as the kernel logs it (nfnetlink_log): a few of each link's packets
-// a second, with the headers that tell where they were going.
+// Reads the packets that the rules refused, as the kernel logs them (nfnetlink_log): a few per
+// second and link, with the headers that tell where they were going.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -18,18 +18,19 @@
 namespace atl::netpolicy {
 
 struct LoggedPacket {
-  uint32_t ifindex = 0;  // that it came in by
+  uint32_t ifindex = 0;  // index of the input interface
   IpAddress destination;
   uint8_t protocol = 0;  // IPPROTO_…
-  uint16_t port = 0;     // of the destination; 0: the protocol has none, or it was cut off
+  uint16_t port = 0;     // destination port; 0: the protocol has none, or it was cut off
 };
 
-// The headers of an IPv4 or IPv6 packet, however short; nothing if they are none. Hostile bytes.
+// Parses the headers of an IPv4 or IPv6 packet of any length. Empty if there are none. The bytes
+// are hostile.
 std::optional<LoggedPacket> ParseLoggedPacket(uint32_t ifindex, std::span<const uint8_t> packet);
 
 class PacketLog {
  public:
-  // Binds to the group, which needs CAP_NET_ADMIN; kAlreadyExists: another process has it.
+  // Binds to the group, which needs CAP_NET_ADMIN. kAlreadyExists: another process uses the group.
   static Result<std::unique_ptr<PacketLog>> Open(uint16_t group);
   PacketLog(const PacketLog&) = delete;
   PacketLog& operator=(const PacketLog&) = delete;

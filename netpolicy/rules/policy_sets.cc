@@ -18,9 +18,10 @@ namespace {
 using Element = NftTransaction::Element;
 using KeyBytes = std::vector<uint8_t>;
 
-// Of data types. Intervals over a whole key are what rbtree sets do if nobody tells them that the
-// key is a concatenation, and nft(8) shows such a key as a number: the alternative (pipapo) copies
-// the whole set for each transaction, which is not O(1) in the number of sandboxes.
+// Combines data types. Interval sets with such a key compare it as one number, as rbtree sets do if
+// they are not told that the key is a concatenation; nft(8) then shows it as a number. The
+// alternative (pipapo) copies the whole set for each transaction, so its cost grows with the number
+// of sandboxes.
 constexpr uint32_t Concat(uint32_t first, uint32_t second) {
   return first << 6 | second;
 }
@@ -49,7 +50,7 @@ KeyBytes LinkKey(uint32_t instance, uint32_t slot) {
   return key;
 }
 
-// As the rules load it: protocol and port in the first bytes of their registers.
+// Appends protocol and port as the rules load them: in the first bytes of their registers.
 void AppendPort(KeyBytes& key, PortKey port) {
   const uint8_t protocol = port.transport == Transport::kTcp ? IPPROTO_TCP : IPPROTO_UDP;
   key.insert(key.end(), {protocol, 0, 0, 0});
@@ -62,8 +63,8 @@ void AppendAddress(KeyBytes& key, const IpAddress& address) {
   key.insert(key.end(), bytes.begin(), bytes.end());
 }
 
-// The key after the last one of a range; the carry may run into the link's bytes, which are only
-// bytes to the set.
+// Returns the key after the last one of a range. The carry may reach the link's bytes, which the
+// set treats like any others.
 KeyBytes KeyAfter(KeyBytes key) {
   for (size_t i = key.size(); i-- > 0;) {
     if (++key[i] != 0) break;
@@ -71,7 +72,7 @@ KeyBytes KeyAfter(KeyBytes key) {
   return key;
 }
 
-// By map.
+// Elements by the name of their map.
 using MapElements = std::map<const char*, std::vector<Element>>;
 
 void AddRange(MapElements& elements, const KeyBytes& prefix, bool with_port,
@@ -120,7 +121,7 @@ void Compare(Difference& difference, const KeyBytes& prefix, bool with_port,
   }
 }
 
-// In what two policies say of addresses.
+// Returns the elements by which the verdicts of two policies on addresses differ.
 Difference DifferenceOf(uint32_t instance, uint32_t slot, const Egress* before,
                         const Egress* after) {
   static const Egress::Ranges kNone;
@@ -311,7 +312,7 @@ void DeleteLearned(NftTransaction& t, uint32_t instance, uint32_t slot, const Le
 
 namespace {
 
-// Takes back what LearnedKeyBytes has made; nothing of another instance.
+// The reverse of LearnedKeyBytes. Empty if the key is of another instance.
 std::optional<std::pair<uint32_t, LearnedKey>> ParseLearnedKey(uint32_t instance,
                                                                std::span<const uint8_t> key,
                                                                bool with_port, bool ipv6) {

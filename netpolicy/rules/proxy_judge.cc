@@ -10,7 +10,7 @@ namespace atl::netpolicy {
 bool ProxyJudge::Allows(std::string_view source, std::string_view name, uint16_t port) {
   const auto egress = enforcer_.EgressOf(source);
   if (!egress || !egress->JudgeName(name).Allows({Transport::kTcp, port})) return false;
-  // It is going to be resolved: the same as for a question.
+  // The name will be resolved, so the limits for questions apply.
   const auto dots = static_cast<size_t>(std::count(name.begin(), name.end(), '.'));
   return egress->default_action() == Action::kAllow ||
          (name.size() <= kPolicedNameBytes && dots < kPolicedNameLabels);

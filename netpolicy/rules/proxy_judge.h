@@ -1,4 +1,4 @@
-// The splice proxy's gate: policies by way of the enforcer, addresses by way of the name server.
+// The splice proxy's gate. Policies come from the enforcer, addresses from the name server.
 //
 // Thread rule: on the loop.
 #pragma once

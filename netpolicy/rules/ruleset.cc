@@ -25,15 +25,17 @@ constexpr uint32_t LinkKeyType(uint32_t address) {
 }
 constexpr uint32_t kMacRegisterSize = 8;  // padded to whole registers
 
-// New flows of one sandbox. The kernel counts those that it has by looking for each of them, with
-// every new one: at the limit of some thousands each further try is half a millisecond of a CPU
-// that is on nobody's account. What is too much is dropped, and TCP tries it again a second later.
-// To the gateway nothing else bounds them: a question from a port of its own is one for 30 seconds.
+// Limit of new flows of one sandbox. For every new flow the kernel searches for all existing ones
+// of the sandbox. At the limit of some thousands, each further try takes half a millisecond of CPU
+// time that is charged to nobody. Excess packets are dropped, and TCP retries a second later.
+// Towards the gateway this is the only limit: a question from a port of its own stays a flow for 30
+// seconds.
 constexpr uint32_t kFlowsPerSecond = 250, kFlowBurst = 4000;
-// Of one sandbox: enough to see what it wants, and no work for the daemon that it could make grow.
+// Limit of logged packets of one sandbox: enough to see what it tries, and a bound on the daemon's
+// work.
 constexpr uint32_t kLoggedPerSecond = 10, kLoggedBurst = 50;
 
-// The first key, and the one after the last unless the address space ends there.
+// Appends the first key, and the key after the last one unless the address space ends there.
 void AppendInterval(std::vector<NftTransaction::Element>& elements, const IpPrefix& prefix) {
   const IpAddress first = prefix.first();
   elements.push_back({.key = {first.span().begin(), first.span().end()}});
@@ -42,10 +44,11 @@ void AppendInterval(std::vector<NftTransaction::Element>& elements, const IpPref
   }
 }
 
-// Prefixes may nest; the kernel takes no overlaps.
+// Drops prefixes within others, because the kernel refuses overlapping intervals.
 std::vector<IpPrefix> Outermost(std::vector<IpPrefix> prefixes, bool ipv6) {
   std::erase_if(prefixes, [&](const IpPrefix& p) { return p.address.ipv6 != ipv6; });
-  std::sort(prefixes.begin(), prefixes.end());  // the wider of two with the same address first
+  // the wider one of two with the same address sorts first
+  std::sort(prefixes.begin(), prefixes.end());
   std::vector<IpPrefix> outermost;
   for (const IpPrefix& prefix : prefixes) {
     if (outermost.empty() || !outermost.back().Contains(prefix)) outermost.push_back(prefix);
@@ -82,9 +85,9 @@ void AddSets(NftTransaction& t, const RulesetConfig& config) {
   AddPolicySets(t);
 }
 
-// What a program may run into without meaning harm is refused, not dropped: its connect(2) fails at
-// once instead of after minutes of retries. TCP gets a reset, because the kernel forgets an ICMP
-// error that arrives while connect(2) still holds the socket, as it does on a veth.
+// Packets that a harmless program may send are refused, not dropped, so that its connect(2) fails
+// at once and not after minutes of retries. TCP gets a reset, because the kernel forgets an ICMP
+// error that arrives while connect(2) still holds the socket, which happens on a veth.
 void AddRefuse(NftTransaction& t, const RulesetConfig& config) {
   for (const char* chain : {"refuse", "too_fast"}) {
     t.AddRule(chain, "count").InIn(kDeniedSet).Continue();
@@ -98,13 +101,13 @@ void AddRefuse(NftTransaction& t, const RulesetConfig& config) {
   t.AddRule("refuse", "others").Reject();
 }
 
-// Where a policy may speak of a packet's destination, the narrowest first: of its port, of all
-// ports of its protocol, of the address alone.
+// The kinds of elements that may hold a verdict on a packet's destination, most specific first: its
+// port, all ports of its protocol, the address alone.
 enum class Place : uint8_t { kPort, kProtocol, kAddress };
 constexpr Place kPlaces[] = {Place::kPort, Place::kProtocol, Place::kAddress};
 
-// Packets about which the policy says something there (`said`: only that) go to the chain `next`,
-// or, if that is null, through.
+// Sends packets for which the policy has a verdict of this kind (`said`: only this verdict) to the
+// chain `next`. Null: accepts them.
 void AddPlaceRules(NftTransaction& t, const std::string& chain, const char* comment, Place place,
                    bool ipv6, std::optional<RangeAction> said, const char* next) {
   const bool with_port = place != Place::kAddress;
@@ -133,7 +136,7 @@ void AddPlaceRules(NftTransaction& t, const std::string& chain, const char* comm
   }
 }
 
-// An address of this host: only one that the policy names.
+// An address of this host is reachable only if the policy names it.
 void AddHost(NftTransaction& t) {
   t.AddRule("host", "no policy").InNotIn(kPolicedSet).Goto("refuse");
   for (const bool ipv6 : {false, true}) {
@@ -145,10 +148,10 @@ void AddHost(NftTransaction& t) {
   t.AddRule("host", "not named").Goto("refuse");
 }
 
-// Before connection tracking: who does not use its own addresses is not heard at all, and no
-// address of this host but the gateway's is an address for a sandbox, unless its policy names it.
-// (Here and not only in `input`, because a foreign rule may redirect a port of this host into a
-// container.)
+// Before connection tracking. A packet with foreign addresses is dropped without a trace. No
+// address of this host except the gateway's is a destination for a sandbox, unless its policy names
+// it. This is checked here and not only in `input`, because a foreign rule may redirect a port of
+// this host into a container.
 void AddPrerouting(NftTransaction& t, const std::string& links, uint32_t instance) {
   t.AddRule("prerouting", "not from a sandbox").InNotFrom(links).Accept();
   t.AddRule("prerouting", "own IPv4 source and MAC")
@@ -163,15 +166,15 @@ void AddPrerouting(NftTransaction& t, const std::string& links, uint32_t instanc
 
   t.AddRule("local", "gateway").IsIpv4().Destination(GatewayIpv4(instance), false).Accept();
   t.AddRule("local", "gateway").IsIpv6().Destination(GatewayIpv6(instance), true).Accept();
-  // To be redirected.
+  // Packets that `redirect` redirects.
   t.AddRule("local", "DNS").Protocol(IPPROTO_UDP).DestinationPort(kDnsPort).Accept();
   t.AddRule("local", "DNS").Protocol(IPPROTO_TCP).DestinationPort(kDnsPort).Accept();
   t.AddRule("local", "this host").DestinationIsLocal().Goto("host");
   AddHost(t);
 }
 
-// DNS goes to our name server, whatever server is asked; so do the connections to our proxy that
-// only a name can judge. Chains of type nat see the first packet of a flow.
+// Redirects DNS to our name server, whatever server is asked, and connections that can only be
+// judged by name to our proxy. Chains of type nat see the first packet of a flow.
 void AddRedirect(NftTransaction& t, const std::string& links, const RulesetConfig& config) {
   const Ipv4Bytes gateway4 = GatewayIpv4(config.instance);
   const Ipv6Bytes gateway6 = GatewayIpv6(config.instance);
@@ -200,7 +203,7 @@ void AddInput(NftTransaction& t, const std::string& links, const RulesetConfig& 
   t.AddRule("input", "not from a sandbox").InNotFrom(links).Accept();
   t.AddRule("input", "gateway").IsIpv4().Destination(GatewayIpv4(instance), false).Goto("gateway");
   t.AddRule("input", "gateway").IsIpv6().Destination(GatewayIpv6(instance), true).Goto("gateway");
-  // By another table's redirection as well.
+  // Reached also through redirections of other tables.
   t.AddRule("input", "this host").Goto("host");
 
   t.AddRule("gateway", "too fast")
@@ -232,7 +235,8 @@ void AddForward(NftTransaction& t, const std::string& links, const RulesetConfig
   t.AddRule("forward", "from a sandbox").InFrom(links).Jump("outbound");
   t.AddRule("forward", "to a sandbox").OutTo(links).Jump("inbound");
 
-  // Destinations first, connections second: a rule that changes holds for flows that exist.
+  // Destinations are judged before established connections, so that a changed rule also applies to
+  // existing flows.
   t.AddRule("outbound", "invalid").ConnectionState(kCtInvalid).Drop();
   t.AddRule("outbound", "sibling").OutTo(links).Goto("siblings");
   t.AddRule("outbound", "never").IsIpv4().DestinationIn("never4", false).Goto("refuse");
@@ -240,7 +244,8 @@ void AddForward(NftTransaction& t, const std::string& links, const RulesetConfig
   t.AddRule("outbound", "policy").InIn(kPolicedSet).Goto("policed");
   t.AddRule("outbound", "open").Goto("unguarded");
 
-  // Routes are chosen already, and the mark ends where the packet leaves this namespace.
+  // The mark is free for this use: routes are already chosen, and it ends where the packet leaves
+  // this namespace.
   t.AddRule("siblings", "no network").Mark(0).Continue();
   t.AddRule("siblings", "network").MarkByIn(kNetworkMap).Continue();
   t.AddRule("siblings", "member").IsIpv4().MarkDestinationIn(kMemberSet4, false).Goto("protocols");
@@ -271,8 +276,9 @@ void AddForward(NftTransaction& t, const std::string& links, const RulesetConfig
   t.AddRule("inbound", "new connection").Drop();
 }
 
-// Default deny: what no rule here lets pass is refused at the end. Flows that a policy does not
-// allow any more are cut out of connection tracking when it changes, and then judged as new ones.
+// Default deny: what no rule here accepts is refused at the end. When a policy changes, flows that
+// it no longer allows are removed from connection tracking, and their packets are then judged as
+// new flows.
 void AddPoliced(NftTransaction& t) {
   t.AddRule("policed", "established").ConnectionState(kCtEstablished).Goto("protocols");
   t.AddRule("policed", "IPv4").IsIpv4().Goto("policed4");
@@ -291,12 +297,12 @@ void AddPoliced(NftTransaction& t) {
     t.AddRule(chain, "port by name")
         .InPortDestinationIn(learned_ports, ipv6, false)
         .Goto("protocols");
-    // DNS over TLS or QUIC would lead past the name server.
+    // DNS over TLS or QUIC would bypass the name server.
     for (const uint8_t protocol : {IPPROTO_TCP, IPPROTO_UDP}) {
       t.AddRule(chain, "DoT").Protocol(protocol).DestinationPort(kDnsOverTlsPort).Goto("refuse");
     }
-    // An address that a name has led to belongs to other names too. What the proxy has not taken
-    // over carries no name that anybody could judge: QUIC.
+    // An address that a name has opened may belong to other names too. On web ports, a packet that
+    // did not go to the proxy carries no name that can be judged (QUIC).
     for (const uint8_t protocol : {IPPROTO_TCP, IPPROTO_UDP}) {
       for (const uint16_t port : kWebPorts) {
         t.AddRule(chain, "web")
@@ -315,7 +321,7 @@ void AddPoliced(NftTransaction& t) {
   }
 }
 
-// Every packet that may pass leaves the table here.
+// Every accepted packet leaves the table here.
 void AddPass(NftTransaction& t) {
   t.AddRule("pass", "for the barrier").SetMarkBits(kPassedBit).Accept();
 }
@@ -329,7 +335,8 @@ void AddPostrouting(NftTransaction& t, const std::string& links, uint32_t instan
   t.AddRule("postrouting", "NAT").OutNotTo(links).IsIpv6().Source(network6, true).Masquerade();
 }
 
-// The key of a slot in the link sets: name, address and MAC, each padded to whole registers.
+// Returns the key of a slot in the link sets: name, address and MAC, each padded to whole
+// registers.
 std::vector<uint8_t> LinkKey(uint32_t instance, uint32_t slot, std::span<const uint8_t> address) {
   const std::string name = LinkName(instance, slot);
   const MacBytes mac = InsideMac(instance, slot);
@@ -369,7 +376,7 @@ void AddRuleset(NftTransaction& t, const RulesetConfig& config) {
 }
 
 void AddRulesetAnew(NftTransaction& t, const RulesetConfig& config) {
-  t.AddTable();  // or there may be none to delete
+  t.AddTable();  // added first, because deleting a missing table fails
   t.DeleteTable();
   AddRuleset(t, config);
 }

@@ -22,7 +22,7 @@ constexpr uint16_t kEncryptedClientHello = 0xfe0d;
 constexpr uint16_t kEncryptedServerName = 0xffce;
 constexpr uint8_t kNameTypeHost = 0;
 
-// Takes from the front; once something was missing, it stays failed.
+// A cursor that takes from the front. Once something was missing, it stays failed.
 class Reader {
  public:
   explicit Reader(Bytes bytes) : rest_(bytes) {}
@@ -41,7 +41,7 @@ class Reader {
     for (const uint8_t byte : Take(bytes)) value = value << 8 | byte;
     return value;
   }
-  // A vector with its length in `bytes` bytes before it.
+  // Takes a vector whose length is in the `bytes` bytes before it.
   Bytes Vector(size_t bytes) { return Take(Number(bytes)); }
 
   bool empty() const { return rest_.empty(); }
@@ -57,8 +57,8 @@ ClientHelloRead Refused(const char* reason) {
   return {.state = ClientHelloRead::State::kRefused, .hello = {}, .reason = reason};
 }
 
-// nullptr, or what is wrong. Exactly one name: RFC 6066 allows no second of its type, and there is
-// no other type.
+// Returns nullptr, or what is wrong. Exactly one name is accepted: RFC 6066 forbids a second one of
+// the same type, and no other type exists.
 const char* ReadServerName(Bytes extension, std::string& name) {
   Reader reader(extension);
   Reader list(reader.Vector(2));
@@ -86,7 +86,7 @@ const char* ReadExtensions(Bytes extensions, ClientHello& hello) {
     if (const char* wrong = ReadServerName(data, hello.name)) return wrong;
   }
   if (reader.failed()) return "malformed TLS extensions";
-  // Of two server names the server might take the other.
+  // If there are two server_name extensions, the server might use the other one.
   std::sort(types.begin(), types.end());
   if (std::adjacent_find(types.begin(), types.end()) != types.end()) {
     return "a TLS extension comes twice";
@@ -107,17 +107,17 @@ ClientHelloRead ReadBody(Bytes body) {
       ciphers.size() % 2 != 0 || compressions.empty()) {
     return Refused("malformed TLS client hello");
   }
-  if (reader.empty()) return read;  // SSL 3.0 and TLS 1.0 may do without extensions
+  if (reader.empty()) return read;  // SSL 3.0 and TLS 1.0 allow a hello without extensions
   const Bytes extensions = reader.Vector(2);
   if (!reader.ended()) return Refused("malformed TLS client hello");
   if (const char* wrong = ReadExtensions(extensions, read.hello)) return Refused(wrong);
   return read;
 }
 
-// What is there of a message, out of its records.
+// The part of a message that has arrived, joined from its records.
 struct Joined {
   std::vector<uint8_t> message;
-  size_t size = 0;  // of the records so far
+  size_t size = 0;  // size of the records so far
   bool whole = false;
   const char* wrong = nullptr;
 };
@@ -145,8 +145,8 @@ Joined JoinRecords(Bytes bytes) {
     const auto whole = TlsMessageSize(message);
     if (!whole) continue;
     joined.whole = message.size() >= *whole;
-    // No client sends another message in the hello's last record, and a server that reads it there
-    // may find another hello.
+    // No client appends another message to the hello's last record, and a server that reads it
+    // there may find another hello.
     if (joined.whole && message.size() + (size - content.size()) != *whole) {
       joined.wrong = "more than a TLS client hello in its record";
     }

@@ -1,6 +1,6 @@
 // A strict parser of the first message of TLS (RFC 8446 section 4.1.2, and all versions since 3.0):
-// enough to know which name the client asks for. The message may come in several records and
-// pieces. What we cannot read wholly is refused: a server might read it in another way.
+// enough to know which name the client asks for. The message may span several records and reads.
+// Whatever cannot be parsed completely is refused, because a server might read it differently.
 //
 // Thread rule: pure functions on borrowed bytes.
 #pragma once
@@ -12,34 +12,35 @@
 
 namespace atl::netpolicy {
 
-// With the headers of its records. Hellos with post-quantum keys have 2 KiB.
+// Longest hello, with its record headers. Hellos with post-quantum keys have 2 KiB.
 inline constexpr size_t kMaxClientHello = 16 * 1024;
 inline constexpr uint8_t kTlsHandshakeRecord = 22;
 inline constexpr size_t kTlsRecordHeader = 5;         // type, version, length
-inline constexpr uint8_t kTlsClientHelloMessage = 1;  // of a handshake
+inline constexpr uint8_t kTlsClientHelloMessage = 1;  // handshake message type
 
 struct ClientHello {
-  std::string name;  // as NormalHostName has it; "" if the client names none
-  // It hides another hello (encrypted_client_hello, RFC 9849) or its name (the older ESNI), or
-  // pretends to: that cannot be told apart, by design.
+  std::string name;  // form of NormalHostName; "" if the client names no server
+  // True if the hello hides another hello (encrypted_client_hello, RFC 9849) or its name (the older
+  // ESNI), or pretends to. By design, these cannot be told apart.
   bool encrypted = false;
-  bool early_data = false;  // sends data before the server has answered
+  bool early_data = false;  // the client sends data before the server has answered
 };
 
 struct ClientHelloRead {
   enum class State : uint8_t { kMore, kWhole, kRefused };
   State state = State::kMore;
-  ClientHello hello;             // of kWhole
-  size_t size = 0;               // of kWhole: of its records
-  const char* reason = nullptr;  // of kRefused
+  ClientHello hello;             // valid for kWhole
+  size_t size = 0;               // valid for kWhole: size of its records
+  const char* reason = nullptr;  // set for kRefused
 };
 
-// `bytes`: all that the client has sent so far.
+// Parses `bytes`, which are all that the client has sent so far.
 ClientHelloRead ReadClientHello(std::span<const uint8_t> bytes);
-// `message`: one whole handshake message, taken out of its records. Never kMore; `size` is 0.
+// Parses `message`, one whole handshake message without its record headers. Never returns kMore;
+// `size` is 0.
 ClientHelloRead ReadClientHelloMessage(std::span<const uint8_t> message);
-// The size of a handshake message with its header, which are the first bytes of `message`; nothing
-// if the header is not there yet.
+// Returns the size of a handshake message, including the header at the beginning of `message`.
+// Empty if the header is incomplete.
 std::optional<size_t> TlsMessageSize(std::span<const uint8_t> message);
 
 }  // namespace atl::netpolicy

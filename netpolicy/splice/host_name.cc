@@ -56,7 +56,7 @@ std::optional<std::string> HostAddressBytes(std::string_view text) {
   if (ipv6) text = text.substr(1, text.size() - 2);
   std::array<char, sizeof(in6_addr)> bytes{};
   const std::string terminated(text);
-  // A NUL within would end the text sooner than it ends.
+  // A NUL within the text would end it early.
   if (terminated.find('\0') != std::string::npos) return std::nullopt;
   if (::inet_pton(ipv6 ? AF_INET6 : AF_INET, terminated.c_str(), bytes.data()) != 1) {
     return std::nullopt;
@@ -71,7 +71,7 @@ std::optional<HostField> ReadHostField(std::string_view text) {
   if (colon != std::string_view::npos) {
     const char* end = text.data() + text.size();
     const auto [parsed, error] = std::from_chars(text.data() + colon + 1, end, field.port);
-    // An empty port is allowed by RFC 3986, and nobody sends it.
+    // RFC 3986 allows an empty port, but no client sends one.
     if (error != std::errc() || parsed != end || field.port == 0) return std::nullopt;
     text = text.substr(0, colon);
   }

@@ -8,7 +8,7 @@
 namespace atl::netpolicy {
 namespace {
 
-// Protocols that carry requests of their own, which nobody would judge.
+// Returns true if a listed protocol carries requests of its own, which the proxy could not judge.
 bool LeadsToOtherRequests(std::string_view protocols) {
   bool leads = false;
   http::ForEachElement(protocols, [&](std::string_view one) {
@@ -47,7 +47,7 @@ const char* ReadHttpHead(std::string_view text, HttpHead& head) {
     head.strip_upgrade = head.strip_upgrade || LeadsToOtherRequests(header.value);
   }
   head.upgrade = head.upgrade && !head.strip_upgrade;
-  // Nobody could tell whether the server reads it as a body or as the other protocol.
+  // The server might read the bytes as a body or as the other protocol.
   if (head.upgrade && head.body.kind != http::Framing::Kind::kNone) return "upgrade with a body";
   return nullptr;
 }

@@ -23,7 +23,8 @@ Piece HttpRequests::Take(std::string_view bytes) {
 Piece HttpRequests::TakeHead(std::string_view bytes) {
   const std::string_view window = bytes.substr(0, kMaxHttpHead);
   const auto state = scanner_.Scan(window);
-  // Many servers take a bare line feed for the end of a line: then they see other lines than we.
+  // Many servers accept a bare line feed as the end of a line, and would see other lines than this
+  // parser.
   if (state == http::HeadScanner::State::kBad) return Refuse("HTTP line without a carriage return");
   if (state == http::HeadScanner::State::kMore) {
     return window.size() == kMaxHttpHead ? Refuse("HTTP head is too long") : Piece{};

@@ -1,6 +1,6 @@
-// Where one HTTP/1 request ends and the next begins, in what a client sends on a connection that is
-// kept alive: each head is seen, no byte of a body is taken for one, and the other way round. What
-// it lets through, whoever reads with runtime/http cuts at the same places.
+// Splits what a client sends on a kept-alive HTTP/1 connection into heads and bodies. Every head is
+// seen; no byte of a body is taken for a head, or the reverse. A server that parses with
+// runtime/http splits at the same places.
 //
 // Thread rule: values.
 #pragma once
@@ -16,10 +16,10 @@ namespace atl::netpolicy {
 class HttpRequests {
  public:
   enum class Kind : uint8_t {
-    kMore,     // what is there ends within a head, which has to be seen whole
+    kMore,     // the bytes end within a head, which has to be complete
     kHead,     // `size` bytes are a head; see head()
-    kBody,     // `size` bytes of a body, or of what frames it
-    kRefused,  // see `reason`; nothing more can be read
+    kBody,     // `size` bytes of a body or its framing
+    kRefused,  // see `reason`; nothing more can be parsed
   };
   struct Piece {
     Kind kind = Kind::kMore;
@@ -27,15 +27,15 @@ class HttpRequests {
     const char* reason = nullptr;
   };
 
-  // The next piece of `bytes`, which begin where the last one ended. After kMore the same bytes
-  // are to be offered again, and more; never more than kMaxHttpHead of them are needed.
+  // Returns the next piece of `bytes`, which begin where the last piece ended. After kMore, call
+  // again with the same bytes and more. Never needs more than kMaxHttpHead bytes.
   Piece Take(std::string_view bytes);
 
-  // Of the last kHead.
+  // The head of the last kHead.
   const HttpHead& head() const { return head_; }
 
-  // How many bytes from here are a body as they stand, whoever carries them; Skip takes note of
-  // those that did not come through Take.
+  // Number of bytes from here on that are plain body and may be moved without Take. Skip counts
+  // those that were.
   uint64_t body_left() const { return body_.body_left(); }
   void Skip(uint64_t bytes) { body_.Skip(bytes); }
 
@@ -49,17 +49,17 @@ class HttpRequests {
   http::BodyDecoder body_;  // done: a head is next
 };
 
-// Looks for the status line that answers a request to change the protocol.
+// Finds the status line that answers a request to change the protocol.
 class UpgradeAnswer {
  public:
   enum class State : uint8_t { kMore, kSwitched, kRefused, kBroken };
-  // The next bytes from the server. Interim answers (1xx) are passed over.
+  // Takes the next bytes from the server. Interim answers (1xx) are skipped.
   State Feed(std::string_view bytes);
 
  private:
   State OnLine(std::string_view line);
 
-  bool in_fields_ = false;  // of an interim answer
+  bool in_fields_ = false;  // true within the fields of an interim answer
   size_t bytes_ = 0;
   std::string line_;
 };

@@ -1,5 +1,5 @@
-// Who takes over some of a source's connections instead of having them spliced: ends TLS for the
-// server that they are for, and speaks to that server in the client's place.
+// Takes over some connections of a source instead of having them spliced: terminates TLS in place
+// of the server, and speaks to the server in place of the client.
 //
 // Thread rule: on the loop; no call blocks.
 #pragma once
@@ -14,9 +14,9 @@
 namespace atl::netpolicy {
 
 struct InterceptedConnection {
-  std::string name;  // of the server: lower case, no dot at the end
-  bool tls = false;  // the client begins with a hello, else with the head of a request
-  // Both connected, not blocking. Nothing that the client has sent was read.
+  std::string name;  // name of the server: lower case, no trailing dot
+  bool tls = false;  // the client begins with a hello; otherwise with the head of a request
+  // Both connected and nonblocking. Nothing that the client has sent has been read.
   UniqueFd client, server;
 };
 
@@ -24,9 +24,11 @@ class Interceptor {
  public:
   virtual ~Interceptor() = default;
 
-  // Whether it takes connections to `name`. Asked when the policy has allowed one.
+  // Returns true if the interceptor takes connections to `name`. Asked after the policy has allowed
+  // the connection.
   virtual bool Wants(std::string_view name, bool tls, uint16_t port) = 0;
-  // What is returned hangs up when the connection is over. An error: the connection is refused.
+  // Takes over a connection. The returned descriptor hangs up when the connection has ended. If it
+  // fails, the connection is refused.
   virtual Result<UniqueFd> Take(InterceptedConnection connection) = 0;
 };
 

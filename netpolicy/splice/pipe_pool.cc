@@ -16,7 +16,8 @@ Result<sys::Pipe> PipePool::Get() {
   int fds[2];
   if (::pipe2(fds, O_CLOEXEC | O_NONBLOCK) != 0) return FailSys("pipe2 for a spliced connection");
   sys::Pipe pipe{UniqueFd(fds[0]), UniqueFd(fds[1])};
-  // Refused once the user's pipes are large enough together; a small pipe only costs more calls.
+  // The kernel refuses this once the user's pipes together are too large. A small pipe only costs
+  // more calls.
   (void)::fcntl(pipe.write.get(), F_SETPIPE_SZ, static_cast<int>(pipe_bytes_));
   return pipe;
 }

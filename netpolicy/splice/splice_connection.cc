@@ -17,7 +17,7 @@ namespace atl::netpolicy {
 namespace {
 
 constexpr size_t kMaxDialled = 16;
-// Of a refused client: what it may still send before the connection is cut.
+// Most bytes that a refused client may still send before the connection is cut.
 constexpr size_t kMaxDrained = 256 * 1024;
 constexpr uint32_t kReadable = EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR;
 constexpr uint32_t kGone = EPOLLHUP | EPOLLERR;
@@ -27,7 +27,7 @@ constexpr uint8_t kAlertAccessDenied = 49;
 constexpr uint8_t kAlertDecodeError = 50;
 constexpr uint8_t kAlertInternalError = 80;
 constexpr uint8_t kAlertUnrecognizedName = 112;
-// For clients of which we do not know what they speak.
+// No alert, for clients whose protocol is unknown.
 constexpr uint8_t kNoAnswer = 0;
 
 bool IsLetter(char c) {
@@ -74,7 +74,8 @@ void SpliceConnection::OnHeadTimeout() {
 }
 
 void SpliceConnection::OnIdleCheck() {
-  // The timer is not moved with each byte: it looks when it was last.
+  // Moving the timer with every byte would be expensive. Instead, it compares the time of the last
+  // one.
   const int64_t left = active_us_ + shared_.timeouts().idle_us - SystemClock().BootMicros();
   if (left <= 0) return Abort();
   SetTimer(left, &SpliceConnection::OnIdleCheck);
@@ -86,11 +87,11 @@ void SpliceConnection::OnClientEvents(uint32_t events) {
       return ReadHead();
     case Phase::kResolving:
     case Phase::kDialling:
-      // A client that only will not send more still waits for an answer.
+      // A client that has only shut down its sending side still waits for an answer.
       if (events & kGone) Abort();
       return;
     case Phase::kOpen:
-      // What could not be delivered comes first: the other socket tells when.
+      // Undelivered bytes go first: the other socket tells when it can take more.
       if ((events & kReadable) && !up_.sink_full()) up_ready_ = true;
       if ((events & EPOLLOUT) && down_.sink_full()) down_ready_ = true;
       if (events & kGone) client_gone_ = down_ready_ = true;
@@ -120,7 +121,7 @@ void SpliceConnection::ReadHead() {
     const ssize_t n = TEMP_FAILURE_RETRY(::recv(
         client_.get(), buffer.data(), kMaxBuffer - (peek ? 0 : in_.size()), peek ? MSG_PEEK : 0));
     if (n < 0 && errno == EAGAIN) return;
-    // Nothing was asked for, so nothing is refused.
+    // The client closed before it asked for anything, so this is no refusal.
     if (n <= 0) return Close();
     if (peek && static_cast<size_t>(n) == in_.size()) return;
     if (peek) in_.clear();
@@ -226,7 +227,7 @@ void SpliceConnection::Dial(std::vector<Endpoint> targets) {
 }
 
 void SpliceConnection::OnDialled(UniqueFd server) {
-  // The dial has nothing to do any more, but may be on the stack: it goes with the connection.
+  // The dial may be on the stack, so it is destroyed later, with the connection.
   if (!server) return Fail("its server does not answer");
   server_ = std::move(server);
   if (!ServerReachable()) {
@@ -242,7 +243,7 @@ void SpliceConnection::OnDialled(UniqueFd server) {
   BeginSplicing();
 }
 
-// What was only looked at is read after all: it is there.
+// Reads the bytes that were only peeked at so far.
 bool SpliceConnection::TakePeeked() {
   std::array<char, kMaxBuffer> buffer;
   const ssize_t n =
@@ -253,7 +254,7 @@ bool SpliceConnection::TakePeeked() {
 void SpliceConnection::HandOver() {
   in_ = std::string();
   shared_.loop().Cancel(std::exchange(timer_, 0));
-  // What happens on them is not for us any more.
+  // The interceptor gets the events of these sockets from here on.
   for (const UniqueFd* fd : {&client_, &server_}) {
     (void)::epoll_ctl(shared_.epoll(), EPOLL_CTL_DEL, fd->get(), nullptr);
   }
@@ -266,7 +267,8 @@ void SpliceConnection::HandOver() {
   event.events = EPOLLIN | EPOLLRDHUP;
   event.data.u64 = ServerTag(id_);
   if (!lease || ::epoll_ctl(shared_.epoll(), EPOLL_CTL_ADD, lease->get(), &event) != 0) {
-    // Without what was to be put in, the request is not what its sender meant.
+    // Without the interceptor the request would lack its credentials, which is not what the client
+    // meant.
     ++shared_.stats().failed;
     return Abort();
   }
@@ -295,7 +297,7 @@ void SpliceConnection::BeginSplicing() {
 
 bool SpliceConnection::ServerReachable() {
   Endpoint server;
-  // Without a peer there is nothing to be reached: the pumps find out.
+  // A socket without a peer is broken; the pumps will notice.
   if (::getpeername(server_.get(), server.get(), &server.size) != 0) return true;
   return shared_.gate().Reaches(source_, server);
 }
@@ -303,7 +305,7 @@ bool SpliceConnection::ServerReachable() {
 void SpliceConnection::Rejudge() {
   const bool connected = phase_ == Phase::kOpen || phase_ == Phase::kIntercepted;
   const bool judged = phase_ == Phase::kResolving || phase_ == Phase::kDialling || connected;
-  // Where it is still to be connected, OnDialled looks.
+  // While the connection has no server, OnDialled checks whether the server is reachable.
   if (!judged || (MayPass() && (!connected || ServerReachable()))) return;
   ++shared_.stats().cut;
   Abort();
@@ -334,13 +336,14 @@ void SpliceConnection::Answer(const char* status, const char* reason, uint8_t tl
     const char alert[] = {21, 3, 3, 0, 2, 2, static_cast<char>(tls_alert)};
     answer.assign(alert, sizeof alert);
   }
-  // The first bytes on this socket: its buffer has room for them, or the client is gone.
+  // These are the first bytes on this socket. Its buffer has room for them, unless the client is
+  // gone.
   if (::send(client_.get(), answer.data(), answer.size(), MSG_NOSIGNAL) !=
           static_cast<ssize_t>(answer.size()) ||
       ::shutdown(client_.get(), SHUT_WR) != 0) {
     return Abort();
   }
-  // Closing with bytes unread would send a reset, which takes the answer from the client.
+  // A close with unread bytes would send a reset, and the client would lose the answer.
   phase_ = Phase::kRefused;
   in_ = std::string();
   SetTimer(shared_.timeouts().linger_us, &SpliceConnection::Abort);
@@ -369,7 +372,7 @@ void SpliceConnection::Abort() {
 void SpliceConnection::Close() {
   if (phase_ == Phase::kClosed) return;
   if (phase_ == Phase::kIntercepted) {
-    // Somebody else has them, too.
+    // The interceptor holds duplicates of these sockets, so closing ours is not enough.
     for (const UniqueFd* fd : {&client_, &server_}) (void)::shutdown(fd->get(), SHUT_RDWR);
     lease_.reset();
   }

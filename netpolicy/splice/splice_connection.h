@@ -1,8 +1,9 @@
-// One connection through the splice proxy: finds out which name the client wants, asks the gate,
-// connects to the addresses of that name, and moves bytes from then on. Of HTTP each request is
-// judged, and none may name another host than the first; what the server sends is not looked at. Or
-// it is handed to the source's interceptor when both ends are connected, and from then on only cut
-// if the policy says so.
+// One connection through the splice proxy. It reads the name that the client wants, asks the gate,
+// connects to the addresses of that name, and then moves bytes. For HTTP every request is judged,
+// and no request may name another host than the first one. The server's bytes are not inspected.
+//
+// If the source has an interceptor, it gets the connection once both ends are connected. After that
+// this object only cuts it if the policy says so.
 //
 // Thread rule: on the loop; nothing blocks.
 #pragma once
@@ -28,27 +29,28 @@
 namespace atl::netpolicy {
 
 struct SpliceTimeouts {
-  // Until a ClientHello or a request's head is there, whole.
+  // Time for a complete ClientHello or request head.
   int64_t head_us = 10'000'000;
   SpliceDial::Timeouts dial;
-  // Nothing moved in either direction.
+  // Longest time in which no byte moves in either direction.
   int64_t idle_us = int64_t{3600} * 1'000'000;
-  // For the client to take a refusal; for the server to end after a later request was refused.
+  // Time for the client to read a refusal, and for the server to finish after a later request was
+  // refused.
   int64_t linger_us = 2'000'000;
 };
 
 struct SpliceStats {
   uint64_t accepted = 0;
   uint64_t over_limit = 0;  // closed at once
-  uint64_t refused = 0;     // by policy, or for what they sent
-  uint64_t failed = 0;      // no address, or none that answered
+  uint64_t refused = 0;     // because of the policy, or of invalid bytes
+  uint64_t failed = 0;      // no address, or no server answered
   uint64_t opened = 0;      // connected to a server
-  uint64_t cut = 0;         // open ones that a changed policy ended
+  uint64_t cut = 0;         // open connections that a changed policy ended
   uint64_t bytes_up = 0;    // delivered to servers
   uint64_t bytes_down = 0;  // delivered to clients
 };
 
-// What all connections of a proxy share; outlives them.
+// State shared by all connections of a proxy. Outlives them.
 class SpliceConnections {
  public:
   virtual ~SpliceConnections() = default;
@@ -60,13 +62,13 @@ class SpliceConnections {
   virtual const SpliceTimeouts& timeouts() const = 0;
   virtual const SpliceDial::Connect& connect() const = 0;
   virtual SpliceStats& stats() = 0;
-  // The proxy itself listens there.
+  // Returns true if the proxy itself listens there.
   virtual bool IsOwn(const Endpoint& endpoint) const = 0;
-  // Null: everything of the source is spliced.
+  // Returns the interceptor of a source. Null: all its connections are spliced.
   virtual std::shared_ptr<Interceptor> InterceptorOf(const std::string& source) const = 0;
 
-  // `id` has a server now / has closed its descriptors and is to be destroyed, later / has
-  // something to do: Run.
+  // OnOpen: the connection has a server now. OnClosed: it has closed its descriptors and must be
+  // destroyed, but later. Schedule: it has work to do, call Run.
   virtual void OnOpen(uint64_t id) = 0;
   virtual void OnClosed(uint64_t id) = 0;
   virtual void Schedule(uint64_t id) = 0;
@@ -80,28 +82,28 @@ class SpliceConnection {
   SpliceConnection& operator=(const SpliceConnection&) = delete;
   ~SpliceConnection();
 
-  // Both sockets are in epoll(), edge-triggered, with these tags.
+  // Tags of the two sockets in epoll(), where both are edge-triggered.
   static uint64_t ClientTag(uint64_t id) { return id << 2; }
   static uint64_t ServerTag(uint64_t id) { return id << 2 | 1; }
 
   bool Start();
   void OnClientEvents(uint32_t events);
   void OnServerEvents(uint32_t events);
-  // Moves bytes, so many in each direction at most; Schedule is called if that was not all. Returns
-  // how many were delivered.
+  // Moves at most `budget` bytes in each direction. Calls Schedule if more remain. Returns how many
+  // bytes were delivered.
   uint64_t Run(size_t budget);
 
-  // Ends it if it would not be let through now.
+  // Ends the connection if the policy would not allow it now.
   void Rejudge();
-  // With a reset to both sides.
+  // Ends the connection with a reset to both sides.
   void Abort();
 
   const std::string& source() const { return source_; }
-  // Has a server, or had one.
+  // True if the connection has or had a server.
   bool opened() const { return opened_; }
 
  private:
-  // Also what a client may have sent ahead of the answer to a change of protocol.
+  // Limit of in_. It also bounds what a client may send before the answer to a change of protocol.
   static constexpr size_t kMaxBuffer = std::max(kMaxHttpHead, kMaxClientHello);
 
   enum class Phase : uint8_t {
@@ -109,17 +111,17 @@ class SpliceConnection {
     kResolving,
     kDialling,
     kOpen,
-    kIntercepted,  // somebody else moves the bytes; lease_ tells when that is over
+    kIntercepted,  // the interceptor moves the bytes; lease_ hangs up when it has finished
     kRefused,
     kClosed
   };
-  // Who looks at what the client sends.
+  // The parser that inspects what the client sends.
   enum class Mode : uint8_t {
-    kOpaque,       // nobody
+    kOpaque,       // none
     kRequests,     // requests_
     kRecords,      // records_
-    kAwaitAnswer,  // it waits: whether it is HTTP depends on the server's answer
-    kStopped,      // a request was refused, the rest is not sent
+    kAwaitAnswer,  // reading is paused: whether the bytes are HTTP depends on the server's answer
+    kStopped,      // a request was refused; the rest is not sent
   };
 
   void ReadHead();
@@ -162,7 +164,7 @@ class SpliceConnection {
   const uint64_t id_;
   const std::string source_;
   const Endpoint original_;
-  // If there is one, what the client sends first is looked at and left in the socket.
+  // If set, the client's first bytes are only peeked at and stay in the socket.
   const std::shared_ptr<Interceptor> interceptor_;
   UniqueFd client_, server_;
   UniqueFd lease_;
@@ -170,11 +172,11 @@ class SpliceConnection {
   Phase phase_ = Phase::kHead;
   bool opened_ = false;
   Loop::Id timer_ = 0;
-  std::string in_;  // from the client, not yet passed on
+  std::string in_;  // bytes from the client, not passed on yet
   bool http_ = false;
-  size_t first_head_ = 0;  // bytes of in_ that are the first request's head, or the hello
+  size_t first_head_ = 0;  // bytes of in_ that are the first request's head or the hello
   std::string name_;       // "" for none
-  bool hidden_ = false;    // may hide another name
+  bool hidden_ = false;    // the connection may hide another name
   ProxyGate::Id resolve_ = 0;
   std::unique_ptr<SpliceDial> dial_;
 
@@ -185,7 +187,7 @@ class SpliceConnection {
   SplicePump up_, down_;  // client to server, server to client
   bool up_ready_ = false, down_ready_ = false;
   bool scheduled_ = false;
-  bool client_gone_ = false, server_gone_ = false;  // hung up, maybe with bytes left to read
+  bool client_gone_ = false, server_gone_ = false;  // hung up, perhaps with bytes left to read
   int64_t active_us_ = 0;
   size_t drained_ = 0;
 };

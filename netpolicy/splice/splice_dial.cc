@@ -25,7 +25,7 @@ bool NeverDialled(const IpAddress& address) {
   if (!address.ipv6) {
     return b[0] == 0 || b[0] == 127 || Begins(address, {169, 254}) || b[0] >= 224;
   }
-  // The first 96 bits 0: unspecified, loopback, and IPv4 in the clothes that nobody uses any more.
+  // The first 96 bits are 0: unspecified, loopback, and the obsolete IPv4-compatible addresses.
   const bool low = std::all_of(b.begin(), b.begin() + 12, [](uint8_t x) { return x == 0; });
   const bool mapped = std::all_of(b.begin(), b.begin() + 10, [](uint8_t x) { return x == 0; }) &&
                       b[10] == 0xff && b[11] == 0xff;
@@ -82,7 +82,7 @@ bool SpliceDial::Attempt(const Endpoint& target) {
   if (!socket_ || IsSpare(socket_.get())) return false;
   if (!SetRelayOptions(socket_.get())) return false;
   if (connect_(socket_.get(), target) != 0 && errno != EINPROGRESS) return false;
-  // After connect: a socket that is not connecting is reported as hung up.
+  // Added after connect, because epoll reports a socket that is not connecting as hung up.
   epoll_event event{};
   event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
   event.data.u64 = watch_.tag;
@@ -101,8 +101,8 @@ void SpliceDial::OnEvent() {
   if (::getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0) {
     return TryNext();
   }
-  // The event may be one of an earlier attempt's socket: only a peer tells that this one is
-  // through.
+  // The event may belong to the socket of an earlier attempt. Only a peer proves that this socket
+  // is connected.
   Endpoint peer;
   if (::getpeername(socket_.get(), peer.get(), &peer.size) != 0) return;
   Finish(std::move(socket_));

@@ -14,19 +14,21 @@
 
 namespace atl::netpolicy {
 
-// What no name and no client leads to, whatever a policy says: this host, the link, groups, and
-// addresses that stand for others.
+// Returns true for addresses that the proxy never dials, whatever the policy: unspecified,
+// loopback, link-local, multicast, and IPv4-mapped ones.
 bool NeverDialled(const IpAddress& address);
 
-// For both sockets of a connection: probes a peer that is silent for two minutes and gives it up a
-// minute later; sends without waiting for more. Those that a listening socket accepts inherit it.
+// Sets keepalive and TCP_NODELAY on a socket of a connection. A silent peer is probed after two
+// minutes and given up a minute later. Sockets accepted from a listening socket inherit the
+// options.
 Status SetRelayOptions(int socket);
 
 class SpliceDial {
  public:
-  // connect(2), for tests.
+  // connect(2); tests replace it.
   using Connect = std::function<int(int socket, const Endpoint& to)>;
-  // Called once, perhaps from within Start; invalid if nobody answered. May destroy the dial.
+  // Called once, perhaps from within Start. The socket is invalid if no server answered. May
+  // destroy the dial.
   using OnDone = std::function<void(UniqueFd socket)>;
 
   struct Timeouts {
@@ -34,7 +36,7 @@ class SpliceDial {
     int64_t total_us = 10'000'000;
   };
   struct Watch {
-    int epoll = -1;    // borrowed; sockets are added to it for everything, edge-triggered
+    int epoll = -1;    // borrowed; sockets are added to it edge-triggered, for all events
     uint64_t tag = 0;  // epoll_data of the socket
   };
 
@@ -45,9 +47,9 @@ class SpliceDial {
   ~SpliceDial() { loop_.Cancel(timer_); }
 
   void Start();
-  // `done` is not called any more.
+  // Stops without calling `done`.
   void Stop();
-  // The socket had an event.
+  // Call when the socket has an event.
   void OnEvent();
 
  private:

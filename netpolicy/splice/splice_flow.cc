@@ -1,4 +1,4 @@
-// The part of a connection that has a server: bytes both ways, requests judged as they pass.
+// SpliceConnection after a server is connected: moves bytes in both directions and judges requests.
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -34,11 +34,12 @@ void SpliceConnection::ScheduleIfReady() {
 void SpliceConnection::EndIfDone() {
   if (up_.ended() && down_.ended()) return Close();
   if (mode_ == Mode::kAwaitAnswer) {
-    // What the client sends is not read, so neither is its end: the server's, or a reset, is all.
+    // The client's bytes are not being read, so its end cannot be seen: the server's end or a reset
+    // ends the connection.
     if (down_.ended()) return Close();
     if (client_gone_) return Abort();
   }
-  // A side that is gone, of which everything was read: what is still for it goes nowhere.
+  // One side has hung up and everything from it was read. Bytes for it have no reader.
   if (client_gone_ && up_.source_ended() && !down_.ended()) return Abort();
   if (server_gone_ && down_.source_ended() && !up_.ended()) return Abort();
 }
@@ -59,14 +60,14 @@ void SpliceConnection::RunUp(size_t budget) {
   }
 }
 
-// False: no more for now.
+// Feeds the parsers with what the client sent. Returns false if nothing more can be done now.
 bool SpliceConnection::Feed(size_t& budget) {
   if (!in_.empty() && (mode_ == Mode::kRequests ? TakeRequests() : TakeRecords())) return true;
   if (mode_ != Mode::kRequests && mode_ != Mode::kRecords) return false;
   const bool requests = mode_ == Mode::kRequests;
   const uint64_t body = requests ? requests_.body_left() : records_.body_left();
   if (in_.empty() && body > 0) {
-    // A body is moved as the rest is: what is to be seen again begins behind it.
+    // A body is moved like opaque bytes. The parser continues after it.
     up_.SetQuota(body);
     requests ? requests_.Skip(body) : records_.Skip(body);
     return true;
@@ -85,7 +86,8 @@ bool SpliceConnection::Feed(size_t& budget) {
   return true;
 }
 
-// Passes on what may pass of in_; true if there was something, or an end.
+// Passes on the part of in_ that may pass. Returns true if there was any, or if the requests have
+// ended.
 bool SpliceConnection::TakeRequests() {
   size_t taken = 0;
   while (mode_ == Mode::kRequests) {
@@ -109,7 +111,7 @@ bool SpliceConnection::TakeRequests() {
   return taken > 0;
 }
 
-// The same for what a TLS client sends in clear.
+// Like TakeRequests, for the records that a TLS client sends in clear.
 bool SpliceConnection::TakeRecords() {
   size_t taken = 0;
   while (mode_ == Mode::kRecords) {
@@ -143,10 +145,12 @@ bool SpliceConnection::OnLaterHead() {
   const char* wrong = nullptr;
   if (head.name != name_ || (head.port != 0 && head.port != original_.port()) ||
       (!head.address.empty() && head.address != original_.AddressBytes())) {
-    // The connection leads to the server of the first name, and that one may serve both.
+    // The connection leads to the server of the first name, and that server may host the other name
+    // too.
     wrong = "HTTP request for another host on the same connection";
   } else if (head.upgrade) {
-    // Answers are not looked at, so we would not know which one belongs to it.
+    // The server's answers are not parsed, so the proxy could not tell which one accepts the
+    // upgrade.
     wrong = "HTTP upgrade on a connection that was used";
   } else if (!MayPass()) {
     wrong = "not allowed by policy";
@@ -155,8 +159,8 @@ bool SpliceConnection::OnLaterHead() {
   return wrong == nullptr;
 }
 
-// An answer of our own could end up in the middle of one of the server's: the server gets the end
-// of the requests instead, and when it has answered the former ones, the client sees the end too.
+// An answer of the proxy could end up within one of the server's. Instead, the server gets the end
+// of the requests. When it has answered the earlier ones, the client sees the end too.
 void SpliceConnection::RefuseLater(const char* reason, const std::string& name) {
   ++shared_.stats().refused;
   shared_.gate().Denied(source_, original_, name, reason);
@@ -177,7 +181,8 @@ void SpliceConnection::RunDown(size_t budget) {
   }
 }
 
-// Of a server that was asked to change the protocol. False: no more for now.
+// Reads the answer of a server that was asked to change the protocol. Returns false if there is no
+// more for now.
 bool SpliceConnection::ReadAnswer() {
   std::array<char, kMaxHttpHead> buffer;
   const ssize_t n = TEMP_FAILURE_RETRY(::recv(server_.get(), buffer.data(), buffer.size(), 0));

@@ -17,18 +17,18 @@
 namespace atl::netpolicy {
 namespace {
 
-// <linux/netfilter_ipv4.h> and <linux/netfilter_ipv6/ip6_tables.h>, which do not go together with
-// <netinet/in.h>. Both have the same number.
+// Defined in <linux/netfilter_ipv4.h> and <linux/netfilter_ipv6/ip6_tables.h>, which conflict with
+// <netinet/in.h>. Both families use the same number.
 constexpr int kOriginalDestination = 80;
 constexpr int kBacklog = 512;
 constexpr int kEventBatch = 128;
-// What is done in one turn before the loop serves others: bytes of one connection in each
-// direction, bytes of all, connections. At two gigabytes a second a turn takes half a millisecond.
+// Work of one turn before the loop serves others: bytes of one connection in each direction, bytes
+// of all connections, and number of connections. At 2 GB/s a turn takes half a millisecond.
 constexpr size_t kTurnBytes = 256 * 1024;
 constexpr uint64_t kTurnBytesOfAll = 1024 * 1024;
 constexpr size_t kTurnConnections = 64;
 
-// Its tag in the epoll set: those of connections end in 0 and 1.
+// Tag of the wake-up event in the epoll set. The tags of connections end in 0 and 1.
 constexpr uint64_t kWakeTag = 3;
 
 Result<UniqueFd> ListenOn(Endpoint& endpoint) {
@@ -48,7 +48,7 @@ Result<UniqueFd> ListenOn(Endpoint& endpoint) {
 }
 
 void SetPort(Endpoint& endpoint, const Endpoint& like) {
-  // The port is at the same place in both families.
+  // The port is at the same offset in both families.
   static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));
   reinterpret_cast<sockaddr_in*>(&endpoint.address)->sin_port =
       reinterpret_cast<const sockaddr_in*>(&like.address)->sin_port;
@@ -106,7 +106,7 @@ SpliceProxy::~SpliceProxy() {
 }
 
 Status SpliceProxy::Start(Loop& loop, ProxyGate& gate) {
-  if (loop_) return Fail(Code::kFailedPrecondition, "splice proxy: started already");
+  if (loop_) return Fail(Code::kFailedPrecondition, "splice proxy: already started");
   watch_ = loop.WatchReadable(epoll_.get(), [this] { OnReady(); });
   if (watch_ == 0) return Fail(Code::kInternal, "splice proxy: its epoll set cannot be watched");
   loop_ = &loop;
@@ -154,7 +154,7 @@ void SpliceProxy::OnEvent(uint64_t tag, uint32_t events) {
 }
 
 void SpliceProxy::RunScheduled() {
-  // Those that are scheduled again meanwhile come after all others.
+  // Connections that are scheduled again during this turn come after all others.
   uint64_t moved = 0;
   for (size_t n = std::min(scheduled_.size(), kTurnConnections); n > 0 && moved < kTurnBytesOfAll;
        --n) {
@@ -186,7 +186,7 @@ void SpliceProxy::Admit(UniqueFd socket, const Endpoint& from) {
   }
   const auto original = config_.original_destination(socket.get());
   if (!original || IsOwn(*original)) {
-    // Somebody speaks to the proxy itself.
+    // A client has connected to the proxy itself.
     ++stats_.refused;
     gate_->Denied(source, original.value_or(Endpoint{}), "", "connection to the proxy itself");
     return Reset(std::move(socket));
@@ -224,7 +224,7 @@ void SpliceProxy::Schedule(uint64_t id) {
 void SpliceProxy::Rejudge(std::string_view source) {
   const auto found = sources_.find(std::string(source));
   if (found == sources_.end()) return;
-  // A copy: connections that end leave the set.
+  // Iterates over a copy, because connections that end leave the set.
   for (const uint64_t id : std::set(found->second.connections)) connections_[id]->Rejudge();
 }
 

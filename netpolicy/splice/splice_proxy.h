@@ -1,11 +1,11 @@
-// The transparent proxy for connections that a policy allows by name only. The rules bring them
-// here instead of to the address that the client chose; the proxy reads the name (TLS server name,
-// HTTP Host), asks the gate, resolves the name itself and connects to that: which address the
-// client believed in does not matter. Nothing is decrypted; after the head, bytes go from socket to
-// socket within the kernel (splice(2)).
+// The transparent proxy for connections that a policy allows by name only. The nftables rules
+// redirect them here. The proxy reads the name (TLS server name or HTTP Host), asks the gate,
+// resolves the name itself and connects to the result. The address that the client chose does not
+// matter. Nothing is decrypted. After the head, bytes move from socket to socket within the kernel
+// (splice(2)).
 //
-// A source is told apart by its address, which the rules guarantee. All that a client can make grow
-// has a limit, per source and in total, and no number of sources can take the total.
+// Sources are told apart by their address, which the rules guarantee. Everything that a client can
+// make grow has a limit, per source and in total, and no number of sources can take the total.
 //
 // Thread rule: on the loop. No call blocks, and each wake-up does a bounded amount of work.
 #pragma once
@@ -34,17 +34,17 @@
 
 namespace atl::netpolicy {
 
-// Where a connection that the rules have redirected was going (SO_ORIGINAL_DST); nothing if they
-// have not.
+// Returns the address that a redirected connection was going to (SO_ORIGINAL_DST). Empty if the
+// connection was not redirected.
 std::optional<Endpoint> OriginalDestination(int socket);
 
 class SpliceProxy final : private SpliceConnections {
  public:
   struct Limits {
-    // Each holds two descriptors, and up to four more while bytes wait in it.
+    // Each connection holds two descriptors, and up to four more while bytes wait in it.
     size_t connections = 4096;
     size_t connections_per_source = 256;
-    // Of these, without a server yet.
+    // Connections of a source that have no server yet.
     size_t undialled_per_source = 64;
     size_t pipe_bytes = 256 * 1024;
     size_t idle_pipes = 64;
@@ -52,10 +52,10 @@ class SpliceProxy final : private SpliceConnections {
   };
   struct Config {
     std::vector<std::string> listen;  // addresses
-    uint16_t port = 0;                // the same for all; 0: any, see `endpoints`
+    uint16_t port = 0;  // the same for all addresses; 0: any free port, see endpoints()
     Limits limits;
     SourceName source_of = &Endpoint::AddressBytes;
-    // The system's, and for tests others.
+    // Tests replace these two.
     std::function<std::optional<Endpoint>(int socket)> original_destination = OriginalDestination;
     SpliceDial::Connect connect = [](int socket, const Endpoint& to) {
       return ::connect(socket, to.get(), to.size);
@@ -68,17 +68,17 @@ class SpliceProxy final : private SpliceConnections {
   SpliceProxy& operator=(const SpliceProxy&) = delete;
   ~SpliceProxy() override;
 
-  // Both must outlive this object.
+  // Starts to serve. Both must outlive this object.
   Status Start(Loop& loop, ProxyGate& gate);
 
-  // What it listens on, in the order of Config::listen.
+  // The bound addresses, in the order of Config::listen.
   const std::vector<Endpoint>& endpoints() const { return endpoints_; }
 
-  // The policy of a source has changed: ends those of its connections that it would not get now.
+  // Ends those connections of a source that its changed policy does not allow.
   void Rejudge(std::string_view source);
-  // Who takes over connections of the source that begin from now on; null: nobody.
+  // Sets the interceptor for new connections of the source. Null: none.
   void SetInterceptor(std::string_view source, std::shared_ptr<Interceptor> interceptor);
-  // The source is gone: ends all of its connections.
+  // Ends all connections of a source whose sandbox is gone.
   void Forget(std::string_view source);
 
   const SpliceStats& totals() const { return stats_; }
@@ -121,8 +121,8 @@ class SpliceProxy final : private SpliceConnections {
   ProxyGate* gate_ = nullptr;
   Loop::Id watch_ = 0;
   UniqueFd epoll_;
-  // Readable while something is scheduled or dead: the loop comes back, after others had their
-  // turn.
+  // Readable while a connection is scheduled or dead, so that the loop comes back after other work
+  // had its turn.
   UniqueFd wake_;
   bool awake_ = false;
   bool in_turn_ = false;
@@ -130,11 +130,12 @@ class SpliceProxy final : private SpliceConnections {
   std::vector<UniqueFd> listeners_;
   std::vector<std::unique_ptr<Acceptor>> acceptors_;
   uint64_t next_id_ = 1;
-  std::unordered_map<std::string, Source> sources_;  // only of those that have connections
+  std::unordered_map<std::string, Source> sources_;  // only sources that have connections
   std::unordered_map<std::string, std::shared_ptr<Interceptor>> interceptors_;
   std::unordered_map<uint64_t, std::unique_ptr<SpliceConnection>> connections_;
   std::deque<uint64_t> scheduled_;
-  std::vector<uint64_t> dead_;  // closed, to be destroyed when none of their calls is under way
+  // closed connections, to be destroyed when none of their functions is on the stack
+  std::vector<uint64_t> dead_;
 };
 
 }  // namespace atl::netpolicy

@@ -10,7 +10,7 @@
 namespace atl::netpolicy {
 namespace {
 
-// More than any pipe holds: one call fills it.
+// More than any pipe holds, so one call fills it.
 constexpr size_t kPiece = 1 << 20;
 
 }  // namespace
@@ -18,7 +18,7 @@ constexpr size_t kPiece = 1 << 20;
 SplicePump::State SplicePump::Run(int source, int sink, size_t& budget) {
   if (state_ == State::kEnded || state_ == State::kBroken) return state_;
   state_ = Step(source, sink, budget);
-  // A pipe that holds nothing serves others meanwhile.
+  // An empty pipe goes back to the pool, for other connections.
   if (in_pipe_ == 0 && pipe_.read.valid()) pipes_.Put(std::exchange(pipe_, {}));
   return state_;
 }
@@ -44,7 +44,7 @@ std::optional<SplicePump::State> SplicePump::SendPending(int sink) {
     sent_ += static_cast<size_t>(n);
     moved_ += static_cast<uint64_t>(n);
   }
-  // Given back, not only emptied: most connections need it for their first bytes only.
+  // The memory is freed, not only cleared, because most connections use it only at their beginning.
   if (!pending_.empty()) pending_ = std::string();
   sent_ = 0;
   return std::nullopt;
@@ -62,7 +62,8 @@ std::optional<SplicePump::State> SplicePump::DrainPipe(int sink) {
   return std::nullopt;
 }
 
-// The pipe is empty here, so EAGAIN can only mean the socket.
+// Moves bytes from the source into the pipe. The pipe is empty here, so EAGAIN can only come from
+// the socket.
 std::optional<SplicePump::State> SplicePump::FillPipe(int source, size_t& budget) {
   if (!pipe_.read.valid()) {
     auto pipe = pipes_.Get();

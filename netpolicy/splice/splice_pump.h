@@ -1,6 +1,6 @@
-// One direction of a connection: what one socket gives goes to the other, in order, then its end.
-// First the bytes that were appended, then those that the kernel moves from the source through a
-// pipe, without a copy.
+// One direction of a connection: moves bytes from one socket to the other, in order, and then the
+// end of the stream. Appended bytes go first. All others are moved by the kernel through a pipe,
+// without a copy.
 //
 // Thread rule: one thread; nothing blocks, the sockets are non-blocking.
 #pragma once
@@ -18,26 +18,26 @@ namespace atl::netpolicy {
 class SplicePump {
  public:
   enum class State : uint8_t {
-    kSourceEmpty,  // all is delivered, the source has nothing now
+    kSourceEmpty,  // all bytes are delivered, the source has no more now
     kSinkFull,     // the sink takes no more now
-    kBudgetSpent,  // go on later, nothing else has to happen
-    kQuotaSpent,   // all is delivered that was granted
-    kEnded,        // all is delivered, and that it was all (FIN)
-    kBroken,       // one of the sockets is
+    kBudgetSpent,  // call again later, without waiting for an event
+    kQuotaSpent,   // all bytes of the quota are delivered
+    kEnded,        // all bytes and the end of the stream (FIN) are delivered
+    kBroken,       // one of the sockets has failed
   };
   static constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 
   explicit SplicePump(PipePool& pipes) : pipes_(pipes) {}
 
-  // Bytes to be delivered before anything else from the source. The caller bounds them.
+  // Queues bytes that go before anything else from the source. The caller bounds their number.
   void Append(std::string_view bytes) { pending_.append(bytes); }
-  // So many bytes of the source may be moved from now on; at first none.
+  // Sets how many bytes of the source may be moved from now on. Initially 0.
   void SetQuota(uint64_t bytes) { quota_ = bytes; }
   uint64_t quota() const { return quota_; }
-  // The source ends here, whatever else it has.
+  // Treats the source as ended here, even if it has more bytes.
   void End() { source_ended_ = true; }
 
-  // Moves what it can; takes the number of bytes that were taken from the source off `budget`.
+  // Moves as much as possible. Subtracts the bytes taken from the source from `budget`.
   State Run(int source, int sink, size_t& budget);
 
   bool ended() const { return state_ == State::kEnded; }
@@ -47,14 +47,14 @@ class SplicePump {
 
  private:
   State Step(int source, int sink, size_t& budget);
-  // Nothing: all was taken.
+  // Empty if everything was sent.
   std::optional<State> SendPending(int sink);
   std::optional<State> DrainPipe(int sink);
   std::optional<State> FillPipe(int source, size_t& budget);
 
   PipePool& pipes_;
   std::string pending_;
-  size_t sent_ = 0;  // of pending_
+  size_t sent_ = 0;  // bytes of pending_ that are sent
   sys::Pipe pipe_;
   size_t in_pipe_ = 0;
   uint64_t quota_ = 0;

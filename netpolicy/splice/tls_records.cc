@@ -7,10 +7,10 @@ namespace atl::netpolicy {
 namespace {
 
 constexpr uint8_t kChangeCipherSpec = 20, kAlert = 21, kApplicationData = 23;
-// The first messages of a TLS 1.2 client behind its hello (RFC 5246 section 7.4, RFC 4680).
+// The first messages of a TLS 1.2 client after its hello (RFC 5246 section 7.4, RFC 4680).
 constexpr uint8_t kCertificate = 11, kClientKeyExchange = 16, kSupplementalData = 23;
-// Stacks that skip application data before a second hello, though the first one announced none,
-// skip 16 KiB of it.
+// Some stacks skip application data before a second hello even if the first hello announced none.
+// They skip 16 KiB of it.
 constexpr size_t kMaxUnannouncedData = 32 * 1024;
 
 bool FollowsAHello(uint8_t message) {
@@ -31,7 +31,7 @@ TlsRecords::Piece TlsRecords::Take(std::string_view bytes) {
   }
   if (bytes.empty()) return {};
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(bytes[i]); };
-  // TLS before 1.2 says that records of unknown types are to be skipped.
+  // TLS before 1.2 says that records of unknown types are skipped.
   if (byte(0) < kChangeCipherSpec || byte(0) > kApplicationData) {
     return RefusedPiece("not TLS behind a client hello");
   }
@@ -44,8 +44,8 @@ TlsRecords::Piece TlsRecords::Take(std::string_view bytes) {
       cipher_changed_ = true;
       break;
     case kApplicationData:
-      // The server may want a hello all the same. Whether it does is in its answer, which is not
-      // looked at: connections with early data are read to their end.
+      // The server may still ask for a second hello. Its answers are not inspected, so connections
+      // with early data are inspected to their end.
       data_ += size;
       if (!first_.early_data && data_ > kMaxUnannouncedData) return {.kind = Kind::kOpaque};
       break;
@@ -57,14 +57,14 @@ TlsRecords::Piece TlsRecords::Take(std::string_view bytes) {
 }
 
 TlsRecords::Piece TlsRecords::TakeHandshake(std::string_view bytes, size_t size) {
-  // RFC 8446 section 5.1 forbids empty ones, and OpenSSL skips them.
+  // RFC 8446 section 5.1 forbids empty handshake records, but OpenSSL skips them.
   if (size == 0) return RefusedPiece("empty TLS handshake record");
   if (message_.empty()) {
     if (bytes.size() == kTlsRecordHeader) return {};
     const auto kind = static_cast<uint8_t>(bytes[kTlsRecordHeader]);
     if (kind != kTlsClientHelloMessage) {
-      // Up to TLS 1.2 the handshake goes on in clear, or encrypted if a session is resumed. A hello
-      // is part of neither.
+      // Up to TLS 1.2 the handshake continues in clear, or encrypted if a session is resumed. No
+      // hello can follow in either case.
       if (cipher_changed_ || FollowsAHello(kind)) return {.kind = Kind::kOpaque};
       return RefusedPiece("unexpected TLS handshake message behind a client hello");
     }
@@ -79,8 +79,8 @@ TlsRecords::Piece TlsRecords::TakeHandshake(std::string_view bytes, size_t size)
   return {.kind = Kind::kPass, .size = kTlsRecordHeader + size};
 }
 
-// Returns nullptr, or what is wrong with the hello in message_. A part of a hello does no harm: no
-// server acts on it. One encrypted message in 256 looks like a part, too.
+// Returns nullptr, or what is wrong with the hello in message_. An incomplete hello is accepted,
+// because no server acts on it. One encrypted message in 256 also looks like an incomplete hello.
 const char* TlsRecords::JudgeHello() {
   const auto whole = TlsMessageSize(message_);
   if (!whole || message_.size() < *whole) return nullptr;

@@ -1,13 +1,13 @@
-// The records that a TLS client sends in clear after its first hello. A server may ask for another
-// hello (HelloRetryRequest, RFC 8446 section 4.1.4), and may take the name of that one: it has to
-// be the name that was judged. The server's answers are not looked at, so a second hello may come
-// until the client has sent what no server takes before one.
+// Inspects the records that a TLS client sends in clear after its first hello. A server may ask for
+// a second hello (HelloRetryRequest, RFC 8446 section 4.1.4) and may use the name in it, so that
+// name must be the one that was judged. The server's answers are not inspected. Therefore a second
+// hello is possible until the client has sent something that no server accepts before one.
 //
-// TLS stacks differ in what they skip on the way to a second hello: empty records, alerts, changes
-// of the cipher, application data that was sent early, and each of these in the middle of a hello.
-// All of that passes here, and a hello is put together from its records whatever lies between them.
-// The record that makes it whole passes if the name is the first one's. Everything that only
-// another hello could hide behind is refused.
+// TLS stacks differ in what they skip before a second hello: empty records, alerts, changes of the
+// cipher, early application data, and each of these in the middle of a hello. All of that passes
+// here, and a hello is joined from its records whatever lies between them. The record that
+// completes it passes only if its name is the first one's. Everything that could only serve to hide
+// another hello is refused.
 //
 // Thread rule: a value.
 #pragma once
@@ -25,10 +25,10 @@ namespace atl::netpolicy {
 class TlsRecords {
  public:
   enum class Kind : uint8_t {
-    kMore,     // what is there ends within something that has to be seen whole
+    kMore,     // the bytes end within something that has to be complete
     kPass,     // `size` bytes may pass
-    kOpaque,   // everything from here on may: no hello can follow
-    kRefused,  // see `reason`; nothing more can be read
+    kOpaque,   // everything from here on may pass: no hello can follow
+    kRefused,  // see `reason`; nothing more can be parsed
   };
   struct Piece {
     Kind kind = Kind::kMore;
@@ -38,12 +38,11 @@ class TlsRecords {
 
   void Begin(ClientHello first) { first_ = std::move(first); }
 
-  // The next piece of `bytes`, which begin where the last one ended. After kMore the same bytes
-  // are to be offered again, and more; never more than kMaxClientHello of them are needed.
+  // Returns the next piece of `bytes`, which begin where the last piece ended. After kMore, call
+  // again with the same bytes and more. Never needs more than kMaxClientHello bytes.
   Piece Take(std::string_view bytes);
 
-  // How many bytes from here may pass, whoever carries them; Skip takes note of those that did not
-  // come through Take.
+  // Number of bytes from here on that may pass without Take. Skip counts those that did.
   uint64_t body_left() const { return left_; }
   void Skip(uint64_t bytes) { left_ -= bytes; }
 
@@ -52,9 +51,9 @@ class TlsRecords {
   const char* JudgeHello();
 
   ClientHello first_;
-  uint64_t left_ = 0;             // of a record
-  std::vector<uint8_t> message_;  // of a later hello, as far as its records have passed
-  bool cipher_changed_ = false;   // the handshake records that follow may be encrypted
+  uint64_t left_ = 0;             // bytes left of the current record
+  std::vector<uint8_t> message_;  // the second hello, as far as its records have passed
+  bool cipher_changed_ = false;   // later handshake records may be encrypted
   size_t data_ = 0;               // bytes of application data
 };
 

@@ -19,7 +19,7 @@ Error At(std::string_view where, Error error) {
   return std::move(error).Wrap(where);
 }
 
-// What `parse` makes of each element, none twice.
+// Returns the results of `parse` for each element. An element that occurs twice is an error.
 template <typename T, typename F>
 Result<std::vector<T>> ParseList(const json& value, const std::string& where, size_t most,
                                  F parse) {
@@ -35,7 +35,7 @@ Result<std::vector<T>> ParseList(const json& value, const std::string& where, si
   return list;
 }
 
-// The one of `all` whose name is `text`.
+// Returns the element of `all` whose name is `text`.
 template <typename T, size_t N>
 Result<T> Named(std::string_view text, const std::array<T, N>& all, const char* (*name)(T)) {
   std::string choice;
@@ -56,7 +56,7 @@ Result<Surface> ParseSurface(std::string_view text) {
   return Named(LowerCase(Trimmed(text)), kAll, SurfaceName);
 }
 
-// Clients of before 1.0 still send them. They say nothing that the scheme does not.
+// Clients older than 1.0 still send ports. They add nothing to the scheme.
 Status CheckPorts(const json& value, const std::string& where) {
   ATOLL_TRY(CheckList(value, where, 16));
   for (const json& port : value) {
@@ -144,7 +144,7 @@ Result<AuthKind> ParseKind(const json& value, const std::string& where) {
   return *kind;
 }
 
-// A member that the kind does not have would be a credential that is never sent.
+// Refuses members that the kind does not have, because the credential in them would never be sent.
 Status CheckUnused(const json& value, const std::string& where, AuthKind kind) {
   const bool has_credential = kind == AuthKind::kBearer || kind == AuthKind::kBasic;
   const bool has_name = kind == AuthKind::kApiKey;
@@ -219,7 +219,7 @@ Status CheckMembers(const json& value, std::string_view where,
   if (!value.is_object()) return Fail(WrongAt(where, "use an object with " + ours));
   for (const auto& [name, member] : value.items()) {
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;
-    // Its name is not repeated: where a member is misplaced it may be a secret.
+    // The member's name is not repeated in the error: it may be a misplaced secret.
     return Fail(WrongAt(where, "a member that is not among " + ours));
   }
   return {};

@@ -1,4 +1,4 @@
-// Credentials and bindings as JSON; what document_json.h and wire_json.h have in common.
+// Credentials and bindings as JSON: the common part of document_json.h and wire_json.h.
 //
 // Thread rule: pure functions.
 #pragma once
@@ -14,33 +14,34 @@
 
 namespace atl::vault {
 
-// `where: what`, of code kInvalidArgument.
+// Returns the error "WHERE: WHAT" with code kInvalidArgument.
 Error WrongAt(std::string_view where, std::string_view what);
 
-// kInvalidArgument, naming the place and not the text: not JSON, nested too deep, or longer than
-// `most` bytes.
+// Parses JSON. kInvalidArgument: not JSON, nested too deep, or longer than `most` bytes. The error
+// names the position, never the text.
 Result<nlohmann::json> ParseBounded(std::string_view text, size_t most);
 
-// kInvalidArgument unless `value` is null or an object whose members are all among `names`.
-// `where`, here and below, is the place of `value` in the document; empty: the whole of it.
+// Checks that `value` is null, or an object whose members are all in `names`; otherwise
+// kInvalidArgument. Here and below, `where` is the path of `value` in the document, empty for the
+// whole document.
 Status CheckMembers(const nlohmann::json& value, std::string_view where,
                     std::initializer_list<std::string_view> names);
-// The member, or null: also where `value` itself is null.
+// Returns the member, or null. `value` may be null itself.
 const nlohmann::json& Member(const nlohmann::json& value, const char* name);
-// A list, or null, which has no elements.
+// Checks that `value` is an array of at most `most` elements. Null counts as empty.
 Status CheckList(const nlohmann::json& value, std::string_view where, size_t most);
-// A string; empty for null.
+// Returns a string. Null counts as empty.
 Result<std::string> StringOf(const nlohmann::json& value, std::string_view where);
-// "where.name"; only the name if `where` is empty.
+// Returns "where.name", or only the name if `where` is empty.
 std::string Below(std::string_view where, std::string_view name);
 std::string Element(std::string_view where, size_t index);
 
-// One credential, with the members "name" and "source". The revision is left as it is by default.
+// Parses one credential with the members "name" and "source". Its revision keeps its default.
 Result<Credential> ParseCredential(const nlohmann::json& value, std::string_view where);
-// One binding, in its normal form.
+// Parses one binding into its normal form.
 Result<Binding> ParseBinding(const nlohmann::json& value, std::string_view where);
 
-// With "schemes", "hosts", "methods" and "paths", in this order.
+// Returns an object with "schemes", "hosts", "methods" and "paths", in this order.
 nlohmann::ordered_json MatchToJson(const Match& match);
 
 }  // namespace atl::vault

@@ -78,8 +78,8 @@ Status CheckOrder(const std::vector<T>& list, const char* what) {
   return {};
 }
 
-// Which values may go where is known only when the whole vault is: a value may be set later than
-// the binding that sends it.
+// Whether a value may go where a binding sends it can only be checked on the whole vault, because
+// the value may be set after the binding.
 Status CheckUse(const Vault& vault, const Binding& binding, std::string_view name, bool in_header,
                 bool in_head) {
   const Credential* credential = FindCredential(vault, name);
@@ -90,7 +90,7 @@ Status CheckUse(const Vault& vault, const Binding& binding, std::string_view nam
                     " bytes, which is more than the " + std::to_string(kMaxHeadValue) +
                     " that fit into the head of a request");
   }
-  // A line end in it would begin a header, or a request, of the value's own.
+  // A line end in the value would begin a header, or a request, of its own.
   if (in_header && !http::ValidField("x", credential->value)) {
     return Unusable(where + " has a character that no header can have, such as a line end");
   }

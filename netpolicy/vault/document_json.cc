@@ -21,7 +21,7 @@ void SortByName(std::vector<T>& list) {
   std::sort(list.begin(), list.end(), [](const T& a, const T& b) { return a.name < b.name; });
 }
 
-// A section of a mutation.
+// One section of a mutation.
 template <typename T>
 struct Changes {
   std::vector<std::string> removed;
@@ -73,7 +73,7 @@ Result<Changes<T>> ParseChanges(const json& value, const std::string& where, siz
   return changes;
 }
 
-// Applies a section; `what` is one of its objects.
+// Applies a section. `what` names its kind of object in errors.
 template <typename T>
 Status Apply(Changes<T> changes, const std::string& what, std::vector<T>& list) {
   std::set<std::string> mentioned;

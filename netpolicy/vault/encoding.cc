@@ -45,7 +45,7 @@ void AppendEscape(uint32_t code, std::string& out) {
   AppendUnit(0xdc00 + (code & 0x3ff), out);
 }
 
-// The two-letter escape of JSON, '\0' if there is none.
+// Returns the letter of JSON's two-letter escape, '\0' if there is none.
 char ShortEscape(uint32_t code) {
   switch (code) {
     case '"':

@@ -12,11 +12,11 @@ namespace {
 
 constexpr size_t kMaxHostName = 253;
 constexpr size_t kMaxHostLabel = 63;
-// The longest method of the IANA registry has 17.
+// The longest method of the IANA registry has 17 characters.
 constexpr size_t kMaxMethod = 32;
 constexpr size_t kMaxHeaderName = 128;
 
-// Beside those of one connection.
+// Refused in addition to the hop-by-hop headers.
 constexpr std::array<std::string_view, 8> kReserved = {
     "content-length", "content-type",    "expect",           "forwarded",
     "host",           "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"};
@@ -36,7 +36,7 @@ char Upper(char c) {
   return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
 }
 
-// The text for an error: bounded, and of characters that can be shown.
+// Returns the text for an error message: shortened, and with printable characters only.
 std::string Shown(std::string_view text) {
   constexpr size_t kMost = 80;
   std::string shown = "\"";

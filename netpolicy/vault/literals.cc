@@ -8,7 +8,8 @@
 namespace atl::vault {
 namespace {
 
-// Knuth, Morris, Pratt: how much of the literal still fits where its first i + 1 bytes did.
+// The failure function of Knuth, Morris and Pratt: the length of the longest border of the first i
+// + 1 bytes.
 std::vector<uint32_t> Borders(std::string_view literal) {
   std::vector<uint32_t> borders(literal.size(), 0);
   uint32_t fits = 0;
@@ -25,7 +26,7 @@ std::vector<uint32_t> Borders(std::string_view literal) {
 std::vector<uint32_t> Occurrences(std::string_view text, std::string_view literal) {
   std::vector<uint32_t> found;
   if (literal.empty() || literal.size() > text.size()) return found;
-  // Mostly there is none. memmem is linear, too, and fast; string_view::find is neither.
+  // Usually there is no occurrence. memmem is fast and linear; string_view::find is neither.
   if (memmem(text.data(), text.size(), literal.data(), literal.size()) == nullptr) return found;
   const std::vector<uint32_t> borders = Borders(literal);
   uint32_t fits = 0;
@@ -42,7 +43,8 @@ std::vector<uint32_t> Occurrences(std::string_view text, std::string_view litera
 Result<std::optional<std::string>> ReplaceOnce(std::string_view text,
                                                const std::vector<Replacement>& replacements,
                                                size_t most) {
-  // Shorter ones first, and of equal ones the later, so that what is to win is written last.
+  // Shorter ones first, and of equal ones the later first, so that the one that wins is written
+  // last.
   std::vector<uint32_t> order(replacements.size());
   std::iota(order.begin(), order.end(), 0);
   std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
@@ -50,7 +52,7 @@ Result<std::optional<std::string>> ReplaceOnce(std::string_view text,
     const size_t b_size = replacements[b].find.size();
     return a_size != b_size ? a_size < b_size : a > b;
   });
-  // Of each byte of the text the replacement that begins there, counted from 1.
+  // The number (from 1) of the replacement that begins at each byte of the text.
   std::vector<uint32_t> begins;
   for (const uint32_t index : order) {
     const std::vector<uint32_t> found = Occurrences(text, replacements[index].find);

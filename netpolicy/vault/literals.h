@@ -1,5 +1,5 @@
-// Finds and replaces texts as they stand, in time linear in the text whatever the texts are: who
-// writes a vault also says what is looked for, and in what.
+// Finds and replaces literal texts, in time linear in the length of the text. The bound matters
+// because whoever writes a vault chooses both the literals and the texts.
 //
 // Thread rule: pure functions.
 #pragma once
@@ -14,8 +14,8 @@
 
 namespace atl::vault {
 
-// Where `literal` begins in `text`, in rising order, occurrences that overlap included. An empty
-// literal is nowhere. `text`: less than 4 GiB.
+// Returns where `literal` begins in `text`, ascending, including overlapping occurrences. An empty
+// literal occurs nowhere. `text` must be shorter than 4 GiB.
 std::vector<uint32_t> Occurrences(std::string_view text, std::string_view literal);
 
 struct Replacement {
@@ -23,9 +23,9 @@ struct Replacement {
   std::string put;
 };
 
-// The text with each occurrence of a `find` replaced, from the left, of several at one place the
-// longest, of equal ones the first. What has been put in is not looked at again. Nothing if there
-// is none. kResourceExhausted: the result would have more than `most` bytes.
+// Replaces each occurrence of a `find`, from left to right. At one place the longest `find` wins,
+// of equal ones the first. Replaced text is not searched again. Empty if nothing was found.
+// kResourceExhausted: the result would exceed `most` bytes.
 Result<std::optional<std::string>> ReplaceOnce(std::string_view text,
                                                const std::vector<Replacement>& replacements,
                                                size_t most);

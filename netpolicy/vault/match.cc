@@ -14,7 +14,7 @@ bool IsWildcard(std::string_view pattern) {
   return pattern.starts_with("*.");
 }
 
-// 0: does not fit; an exact host is worth more than a wildcard.
+// Returns 0 if no host matches, 1 for a wildcard, 2 for an exact host.
 int Precedence(const Binding& binding, std::string_view host) {
   int best = 0;
   for (const std::string& pattern : binding.match.hosts) {
@@ -38,7 +38,7 @@ bool TakesScheme(const Match& match, Scheme scheme) {
   return std::find(match.schemes.begin(), match.schemes.end(), scheme) != match.schemes.end();
 }
 
-// Without case, as the reference does: there are servers that take "get" for GET.
+// Ignores case, like OpenSandbox's reference, because some servers accept "get" for GET.
 bool TakesMethod(const Match& match, std::string_view method) {
   return std::any_of(match.methods.begin(), match.methods.end(),
                      [&](const std::string& one) { return http::EqualNoCase(one, method); });
@@ -64,7 +64,7 @@ bool PathsOverlap(std::string_view a, std::string_view b) {
   return a == b || (a_open && b.starts_with(a)) || (b_open && a.starts_with(b));
 }
 
-// "*.b.example.com" is within "*.example.com".
+// Two wildcards overlap if one is within the other: "*.b.example.com" is within "*.example.com".
 bool WildcardsOverlap(std::string_view a, std::string_view b) {
   a.remove_prefix(1);  // ".example.com"
   b.remove_prefix(1);
@@ -104,8 +104,8 @@ Choice Choose(const Vault& vault, Scheme scheme, std::string_view host, std::str
               std::string_view path) {
   if (path.empty()) path = "/";
   const std::string decoded = DecodeOnce(path);
-  // A slash that is written "%2f" may stand in a name ("/@scope%2fname"), but not where reading it
-  // as a slash would lead to another binding.
+  // "%2f" may be part of a name ("/@scope%2fname"). It is refused only where reading it as a slash
+  // would lead to another binding.
   bool differs = false;
   int best = 0;
   size_t count = 0;

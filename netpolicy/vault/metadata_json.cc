@@ -37,7 +37,8 @@ ordered_json BindingsOf(const Vault& vault) {
   return list;
 }
 
-// Everything came out of JSON, so that nothing is to be replaced; but a writer must not throw.
+// The strings came from JSON, so none is invalid; OrderedJsonText is used because a writer must not
+// throw.
 std::string Text(const ordered_json& value) {
   return OrderedJsonText(value);
 }

@@ -1,5 +1,5 @@
-// What clients are shown of a vault: never a value, a placeholder, or which headers are set beyond
-// the name of an apiKey's. Compact JSON, members in the order of OpenSandbox's.
+// The part of a vault that clients are shown. It never has a value, a placeholder, or the names of
+// headers other than that of an apiKey. Compact JSON, with the members in OpenSandbox's order.
 //
 // Thread rule: pure functions.
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace atl::vault {
 
-// {"revision":1,"credentials":[…],"bindings":[…]}, as POST, PATCH and GET answer.
+// {"revision":1,"credentials":[…],"bindings":[…]}, the answer of POST, PATCH and GET.
 std::string VaultMetadata(const Vault& vault);
 
 // {"revision":1,"credentials":[{"name":"token","sourceType":"inline","revision":1}]}
@@ -21,7 +21,8 @@ std::string CredentialListMetadata(const Vault& vault);
 // A binding's revision is the vault's.
 std::string BindingListMetadata(const Vault& vault);
 
-// One of them; nothing if there is none of that name. Blanks around the name do not count.
+// Return the metadata of one object. Empty if no object has that name. Blanks around the name are
+// ignored.
 std::optional<std::string> CredentialMetadata(const Vault& vault, std::string_view name);
 std::optional<std::string> BindingMetadata(const Vault& vault, std::string_view name);
 

@@ -6,10 +6,11 @@
 namespace atl::vault {
 namespace {
 
-// Each time shortens the path, but a path of 60 KiB could be decoded thousands of times.
+// Most layers of encoding. Each decoding shortens the path, but one of 60 KiB could be decoded
+// thousands of times.
 constexpr int kMaxLayers = 10;
 
-// Tomcat and others cut ";x" off a segment before they resolve it.
+// Tomcat and others remove ";x" from a segment before they resolve it.
 bool HasParentSegment(std::string_view path) {
   for (size_t at = path.find("/.."); at != std::string_view::npos; at = path.find("/..", at + 1)) {
     const size_t end = at + 3;
@@ -48,7 +49,7 @@ bool IsAmbiguousPath(std::string_view path, EncodedSlash slash) {
     if (next == layer) return false;
     layer = std::move(next);
   }
-  return true;  // nobody encodes that often
+  return true;  // no client encodes that often
 }
 
 }  // namespace atl::vault

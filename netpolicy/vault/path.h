@@ -1,4 +1,4 @@
-// Paths that two servers could read as two different ones.
+// Detects paths that two servers could read differently.
 //
 // Thread rule: pure functions.
 #pragma once
@@ -8,19 +8,19 @@
 
 namespace atl::vault {
 
-// Whether "%2f" may stand in a path, in which it is part of a name for many servers.
+// Whether "%2f" is accepted in a path. Many servers treat it as part of a name.
 enum class EncodedSlash { kNever, kOnce };
 
-// Whether the path has a segment "..", also with parameters ("..;x"), a backslash, or an encoded
-// slash that `slash` does not allow; as it stands or however often it is decoded. A client has
-// resolved ".." before it sends anything, so that such a path is meant to mislead. `path` is the
-// target's part before '?', as it came.
+// Returns true if the path has a segment "..", also with parameters ("..;x"), a backslash, or an
+// encoded slash that `slash` does not accept, either directly or after any number of decodings.
+// Clients resolve ".." before they send a request, so such a path is meant to mislead. `path`: the
+// target up to '?', as received.
 bool IsAmbiguousPath(std::string_view path, EncodedSlash slash);
 
-// Whether it has "%2f" or "%2F".
+// Returns true if the path has "%2f" or "%2F".
 bool HasEncodedSlash(std::string_view path);
 
-// %XX decoded once; what is no escape stays as it is.
+// Decodes %XX once. Invalid escapes are kept.
 std::string DecodeOnce(std::string_view path);
 
 }  // namespace atl::vault

@@ -1,5 +1,5 @@
-// A vault and the egress policy of its sandbox: a credential is bound only to hosts that the
-// sandbox may reach.
+// Checks a vault against the egress policy of its sandbox: a credential may be bound only to hosts
+// that the sandbox may reach.
 //
 // Thread rule: pure functions.
 #pragma once
@@ -13,15 +13,15 @@
 
 namespace atl::vault {
 
-// Whether the policy allows connections by TCP to that name, lower case and without a dot at the
-// end, at that port. For netpolicy: Egress::JudgeName(name).Allows({Transport::kTcp, port}).
+// Returns true if the policy allows TCP connections to a name (lower case, no trailing dot) at a
+// port. netpolicy passes Egress::JudgeName(name).Allows({Transport::kTcp, port}).
 using PolicyVerdict = std::function<bool(std::string_view name, uint16_t port)>;
 
-// kInvalidArgument: the first binding and its host that the policy does not allow, at the port of
-// one of its schemes. For a wildcard a name below it is asked about. An empty function stands for
-// no policy, with which no binding can be. That the default allows a host is enough; whether to
-// warn of such a policy, with which a sandbox reaches everything else as well, is the caller's
-// matter. To be asked when the vault changes and before the policy does.
+// kInvalidArgument: names the first binding and host that the policy does not allow at the port of
+// one of its schemes. For a wildcard, a name below it is checked. An empty function means that the
+// sandbox has no policy; then no binding is accepted. It is enough that the default action allows a
+// host; warning about such an open policy is up to the caller. Call when the vault changes, and
+// before the policy changes.
 Status CheckCovered(const Vault& vault, const PolicyVerdict& allows);
 
 }  // namespace atl::vault

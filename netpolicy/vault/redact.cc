@@ -13,10 +13,11 @@
 namespace atl::vault {
 namespace {
 
-// A text as a decoder would read it, and where in the original each of its bytes begins.
+// A text as a decoder would read it, with the position in the original at which each of its bytes
+// begins.
 struct View {
   std::string text;
-  std::vector<uint32_t> begins;  // one more than `text` has bytes
+  std::vector<uint32_t> begins;  // one element more than `text` has bytes
 };
 
 View AsItStands(std::string_view text) {
@@ -25,7 +26,7 @@ View AsItStands(std::string_view text) {
   return view;
 }
 
-// Takes one layer of escapes off.
+// Removes one layer of escapes.
 View Decoded(const View& from, bool plus_is_blank) {
   const std::string& text = from.text;
   View view;
@@ -49,13 +50,13 @@ void AddValue(std::string_view value, std::vector<std::string>& texts) {
   texts.emplace_back(value);
   for (const JsonStyle style : {JsonStyle::kAscii, JsonStyle::kHtml}) {
     std::string once = JsonEscaped(value, style);
-    // JSON in a string of JSON.
+    // JSON within a JSON string.
     texts.push_back(JsonEscaped(once, style));
     texts.push_back(std::move(once));
   }
 }
 
-// The value of basic is what is sent, but what a server shows is what it means.
+// Adds the value of basic as it is sent, and what it encodes, which a server may show.
 void AddBasic(std::string_view value, std::vector<std::string>& texts) {
   const size_t last = value.find_last_not_of('=');
   texts.emplace_back(value.substr(0, last + 1));
@@ -91,8 +92,8 @@ Redactor::Redactor(const Vault& vault) {
 }
 
 std::optional<std::string> Redactor::Redact(std::string_view text) const {
-  // Of each byte where the longest of the texts ends that begins there. Not a list of what was
-  // found: texts that lie within each other are found everywhere.
+  // The end of the longest secret that begins at each byte. This is used instead of a list of
+  // occurrences, because secrets within each other would fill such a list.
   std::vector<uint32_t> ends;
   const auto search = [&](const View& view) {
     for (const std::string& one : texts_) {
@@ -105,12 +106,12 @@ std::optional<std::string> Redactor::Redact(std::string_view text) const {
   };
   View view = AsItStands(text);
   search(view);
-  // A blank is '+' in the innermost layer at most: what lies around it escapes the '+'.
+  // A blank can be '+' only in the innermost layer: an outer layer would escape the '+'.
   for (size_t layers = 0;; ++layers) {
     if (view.text.find('+') != std::string::npos) search(Decoded(view, true));
     View inner = Decoded(view, false);
     if (inner.text.size() == view.text.size()) break;
-    // Each layer is another pass, and a server may nest as many as a header has bytes.
+    // Each layer is another pass, and a server may nest as many layers as a header has bytes.
     if (layers == kMaxLayers) return std::string(kRedacted);
     search(inner);
     view = std::move(inner);
@@ -118,7 +119,7 @@ std::optional<std::string> Redactor::Redact(std::string_view text) const {
   if (ends.empty()) return std::nullopt;
 
   std::string out;
-  uint32_t covered = 0;  // up to here
+  uint32_t covered = 0;  // end of the covered part
   for (uint32_t at = 0; at < text.size(); ++at) {
     if (ends[at] > 0 && at >= covered) out.append(kRedacted);
     covered = std::max(covered, ends[at]);

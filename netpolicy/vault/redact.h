@@ -1,5 +1,5 @@
-// Takes the secrets of a vault out of what a server answers, so that the sandbox does not learn
-// them from a header that repeats its request. Bodies are not looked at.
+// Removes the secrets of a vault from a server's answers, so that the sandbox does not learn them
+// from a header that echoes its request. Bodies are not searched.
 //
 // Thread rule: immutable once made; any thread.
 #pragma once
@@ -16,27 +16,31 @@ namespace atl::vault {
 
 inline constexpr std::string_view kRedacted = "[REDACTED]";
 
-// The texts that belong to the bindings of one revision of a vault: placeholders; values, also as
-// in JSON strings (and in JSON that is in one) and in the headers that are set ("Bearer …"); of
-// basic, the user and the password that the value means, and the password alone if it has
-// kMinPassword bytes. Each is found percent-encoded as well, up to kMaxLayers times, completely or
-// in part, in either case, blanks as '+' or not. All bindings count, not only that of the request:
-// the server may have the others' secrets from other requests.
+// Searches for the texts that belong to one revision of a vault:
+// - placeholders;
+// - values, also in JSON strings (and in JSON within one) and in the form of the headers that are
+//   set ("Bearer …");
+// - for basic: the user and password that the value encodes, and the password alone if it has at
+//   least kMinPassword bytes.
+//
+// Each is also found percent-encoded, up to kMaxLayers times, completely or partly, in either case,
+// with blanks as '+' or not. The texts of all bindings are searched, not only those of the
+// request's binding, because the server may know the others from other requests.
 class Redactor {
  public:
-  // Shorter ones are part of too much else.
+  // Shorter passwords would match unrelated text too often.
   static constexpr size_t kMinPassword = 6;
-  // A text that is percent-encoded more often is taken out as a whole.
+  // A text with more layers of percent-encoding is redacted completely.
   static constexpr size_t kMaxLayers = 16;
 
   explicit Redactor(const Vault& vault);
 
-  // `text` with kRedacted for each part of it that is covered by one of the texts, or by several
-  // that overlap. Nothing if there is none.
+  // Returns `text` with kRedacted in place of each part that is covered by one of the secrets, or
+  // by several overlapping ones. Empty if there is none.
   std::optional<std::string> Redact(std::string_view text) const;
 
-  // Redacts all values but those of Content-Length and Transfer-Encoding, which say where the
-  // answer ends. Whether there was anything.
+  // Redacts all values except those of Content-Length and Transfer-Encoding, which say where the
+  // answer ends. Returns true if anything was redacted.
   bool RedactHeaders(http::Headers& headers) const;
 
  private:

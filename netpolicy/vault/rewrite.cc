@@ -43,7 +43,7 @@ Result<std::vector<Replacement>> ReplacementsFor(const Vault& vault, const Bindi
   return replacements;
 }
 
-// Replaces in `text`; whether there was anything to replace.
+// Replaces in `text`. Returns true if there was anything to replace.
 Result<bool> ReplaceIn(std::string& text, const std::vector<Replacement>& replacements) {
   ATOLL_ASSIGN(auto replaced, ReplaceOnce(text, replacements, kMaxRewrittenHead));
   if (!replaced) return false;
@@ -60,7 +60,7 @@ Status RewriteTarget(const Vault& vault, const Binding& binding, http::Request& 
   ATOLL_ASSIGN(const auto in_query, ReplacementsFor(vault, binding, Surface::kQuery, UrlEncoded));
   ATOLL_ASSIGN(applied.path, ReplaceIn(path, in_path));
   ATOLL_ASSIGN(applied.query, ReplaceIn(query, in_query));
-  // Here no "%2f" is allowed at all: a value must not lead out of the path that was matched.
+  // No "%2f" is accepted here: a value must not lead out of the path that was matched.
   if (applied.path && IsAmbiguousPath(path, EncodedSlash::kNever)) {
     return Fail(Code::kPermissionDenied, "binding \"" + binding.name +
                                              "\": with its placeholders replaced, the path could "
@@ -87,7 +87,7 @@ Status SetHeaders(const Vault& vault, const Binding& binding, http::Headers& hea
   for (const HeaderEntry& entry : binding.auth.headers) {
     ATOLL_ASSIGN(const std::string_view value, ValueOf(vault, entry.credential));
     std::string text = HeaderValue(binding.auth.kind, value);
-    // Check has looked at it. Here it would become a request of its own.
+    // Check has validated the value. An invalid one would become a request of its own here.
     if (!http::ValidField(entry.name, text)) {
       return Fail(Code::kInternal, "header \"" + entry.name + "\" cannot be sent");
     }
@@ -105,7 +105,8 @@ size_t HeadBytes(const http::Request& request) {
   return bytes;
 }
 
-// "application/json; charset=utf-8" as "application/json".
+// Returns the type without its parameters: "application/json; charset=utf-8" becomes
+// "application/json".
 std::string MediaType(const http::Headers& headers) {
   const std::string_view value = headers.Get("content-type");
   return LowerCase(http::TrimBlanks(value.substr(0, value.find(';'))));

@@ -1,11 +1,11 @@
-// Puts credentials into a request that Choose (match.h) has given to a binding.
+// Puts credentials into a request for which Choose (match.h) has found a binding.
 //
-// First placeholders are replaced where the binding says so, literally, with regard to case, and
-// once: what has been put in is not looked at again. In the path and the query the value is URL
-// encoded, in headers it stands as it is; hop-by-hop headers, Host, Content-Length and those about
-// forwarding are left alone. Then the binding's headers are set, in place of what the request has
-// under their names. In a body, which may be read only after its head is gone, the value is
-// written as the content's type asks for.
+// First, placeholders are replaced where the binding says so: literally, with regard to case, and
+// once; the inserted value is not searched again. In the path and the query the value is
+// URL-encoded, in headers it is inserted as it is. Hop-by-hop headers, Host, Content-Length and
+// forwarding headers are not changed. Then the binding's headers are set and replace those of the
+// same names. In a body, which may be read only after its head was sent, the value is escaped for
+// the content's type.
 //
 // Thread rule: pure functions.
 #pragma once
@@ -22,40 +22,42 @@
 
 namespace atl::vault {
 
-// What placeholders may make of a head and of a body: a value is longer than its placeholder.
+// Largest head and body after placeholders are replaced; a value may be longer than its
+// placeholder.
 inline constexpr size_t kMaxRewrittenHead = 128 << 10;
 inline constexpr size_t kMaxRewrittenBody = 8 << 20;
-// A body that is longer, or turns out to be, is forwarded as it comes, with its placeholders.
+// Largest body that is held and rewritten. A longer one is forwarded unchanged, with its
+// placeholders.
 inline constexpr size_t kMaxHeldBody = 1 << 20;
 
-// What the sandbox is told with a 403 when Rewrite says kPermissionDenied, as text/plain.
+// Body of the 403 answer to the sandbox if Rewrite returns kPermissionDenied, text/plain.
 inline constexpr char kAmbiguousSubstitution[] =
     "request path contains ambiguous substituted segments\n";
 
-// What was done, for a log: no values.
+// The result of Rewrite, for logs. It has no values.
 struct Applied {
-  std::vector<std::string> headers;  // the names of those that were set
+  std::vector<std::string> headers;  // names of the headers that were set
   bool path = false;                 // a placeholder was replaced there
   bool query = false;
   bool header = false;
 };
 
-// Rewrites `target` and `headers` of `request`. `binding` is the vault's. Take hop-by-hop headers
-// off before: a sandbox that lists Authorization in Connection would have it taken off again.
-// With an error the request is in no state to be sent. kPermissionDenied: the new path could be
-// read as another one, such as when a value has a '/'; answer 403. kResourceExhausted: longer than
-// kMaxRewrittenHead. kInternal: `vault` has not passed Check.
+// Rewrites `target` and `headers` of `request`. `binding` must be one of `vault`. The caller must
+// remove hop-by-hop headers first; otherwise a sandbox could list Authorization in Connection and
+// have it removed again. After an error the request must not be sent. kPermissionDenied: the new
+// path could be read as another path, for instance because a value has a '/'; answer 403.
+// kResourceExhausted: longer than kMaxRewrittenHead. kInternal: `vault` has not passed Check.
 Result<Applied> Rewrite(const Vault& vault, const Binding& binding, http::Request& request);
 
-// Whether a body under these headers has to be held and rewritten: the binding looks into bodies,
-// and this one is neither compressed nor multipart.
+// Returns true if a body under these headers must be held and rewritten: the binding replaces in
+// bodies, and this one is neither compressed nor multipart.
 bool SubstitutesBody(const Binding& binding, const http::Headers& headers);
 
-// The new body, whose length the caller has to say in Content-Length; nothing if the body stays as
-// it is, because it has no placeholder or is not UTF-8. Only if SubstitutesBody. In
-// application/x-www-form-urlencoded values are form encoded, in application/json and …+json they
-// are escaped for a string, in all else they stand as they are. kResourceExhausted: longer than
-// kMaxRewrittenBody. kInternal as above.
+// Returns the new body; the caller sets its Content-Length. Empty if the body stays unchanged,
+// because it has no placeholder or is not UTF-8. Call only if SubstitutesBody. Values are
+// form-encoded in application/x-www-form-urlencoded, escaped for a string in application/json and
+// …+json, and inserted as they are elsewhere. kResourceExhausted: longer than kMaxRewrittenBody.
+// kInternal: as above.
 Result<std::optional<std::string>> RewriteBody(const Vault& vault, const Binding& binding,
                                                const http::Headers& headers, std::string_view body);
 

@@ -23,7 +23,7 @@ ordered_json SubstitutionsToJson(const Auth& auth) {
   return list;
 }
 
-// As a client writes it, so that one parser reads both.
+// Uses the form that clients write, so that one parser reads both.
 ordered_json AuthToJson(const Auth& auth) {
   ordered_json value = {{"type", AuthKindName(auth.kind)}};
   if (auth.kind == AuthKind::kCustomHeaders) {

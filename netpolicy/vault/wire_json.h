@@ -1,5 +1,5 @@
-// A whole vault, values and all, as the daemon hands it to the program that intercepts. For that
-// one unix socket: nobody else may be given it.
+// A whole vault, including its values, in the form that the daemon sends to the interceptor. Send
+// it over their unix socket only; nobody else may get it.
 //
 // Thread rule: pure functions.
 #pragma once
@@ -12,15 +12,15 @@
 
 namespace atl::vault {
 
-// More than Encode ever makes of a vault that Check has passed: a byte of a string takes at most
-// six in JSON, and the rest is small.
+// Larger than any result of Encode for a vault that has passed Check: JSON needs at most six bytes
+// for a byte of a string, and the rest is small.
 inline constexpr size_t kMaxEncoded = 8 << 20;
 
-// JSON, of at most kMaxEncoded bytes.
+// Returns JSON of at most kMaxEncoded bytes.
 std::string Encode(const Vault& vault);
 
-// What Encode made. The peer is trusted, and still held to all that ParseVault asks of a stranger.
-// kInvalidArgument: what is wrong with it; no value is repeated.
+// Parses the result of Encode. The peer is trusted, but everything that ParseVault checks is
+// checked here too. kInvalidArgument: what is wrong; the error repeats no value.
 Result<Vault> Decode(std::string_view bytes);
 
 }  // namespace atl::vault
