@@ -25,11 +25,12 @@ bool Fits(const std::string& text, const std::string& name, std::string_view dig
   const Rule rule = Split(text);
   if (!rule.digest.empty() && !digest.empty() && rule.digest != digest) return false;
   if (rule.name.empty()) return true;
-  // A slash is as any other character: "registry.example/*" is all that it has.
+  // A slash matches like any other character, so "registry.example/*" is everything of that
+  // registry.
   return ::fnmatch(rule.name.c_str(), name.c_str(), FNM_NOESCAPE) == 0;
 }
 
-// Whether the tag is said: a colon behind the last slash.
+// Returns true if the name has a tag: a colon after the last slash.
 bool HasTag(const std::string& name) {
   const size_t colon = name.rfind(':');
   const size_t slash = name.rfind('/');
@@ -41,19 +42,19 @@ bool HasTag(const std::string& name) {
 Result<std::string> CheckAllowedRule(const std::string& rule) {
   auto [name, digest] = Split(rule);
   const bool pinned = rule.find('@') != std::string::npos;
-  // With letters in place of the stars it must be a name.
+  // The rule must be a valid name once its stars are replaced by letters.
   std::string plain = name;
   std::replace(plain.begin(), plain.end(), '*', 'x');
   const bool sound = (pinned ? IsSha256Digest(digest) : !name.empty()) &&
                      (name.empty() || NormaliseImageName(plain)) &&
                      name.find_first_of("?[]\\") == std::string::npos;
   if (!sound) {
-    return Fail(Code::kInvalidArgument,
-                "'" + rule +
-                    "': use NAME:TAG, with * for any characters, and @sha256:… for one of "
-                    "that digest alone");
+    return Fail(
+        Code::kInvalidArgument,
+        "'" + rule +
+            "': use NAME:TAG, with * for any characters, and @sha256:… to allow a single digest");
   }
-  // As names are kept.
+  // Names are stored in this form.
   if (!name.empty() && !HasTag(name) && !name.ends_with('*')) name += ":*";
   for (const std::string_view prefix : {"index.docker.io/", "docker.io/", "library/"}) {
     if (name.starts_with(prefix)) name.erase(0, prefix.size());

@@ -1,4 +1,4 @@
-// Which images an operator lets sandboxes be made of.
+// The images that the operator allows sandboxes to be created from (`images.allowed`).
 #pragma once
 
 #include <string>
@@ -9,12 +9,14 @@
 
 namespace atl::images {
 
-// One rule: "NAME:TAG", where a star stands for any characters; "@sha256:…" behind it, or alone,
-// pins the digest. "python" is any of its tags. kInvalidArgument: it is none.
+// Checks one rule and returns its normal form. A rule is "NAME:TAG", in which '*' stands for any
+// characters; "@sha256:…" after it, or alone, pins the digest. "python" allows every tag of python.
+// kInvalidArgument: not a rule.
 Result<std::string> CheckAllowedRule(const std::string& rule);
 
-// No rules: everything is allowed. `name` is normalised; `digest` empty: not known yet, and then a
-// rule that its name fits is enough. kPermissionDenied says what is allowed.
+// Checks an image against the rules; no rules allow everything. `name` is normalised. An empty
+// `digest` means that it is not known yet; then it is enough that a rule matches the name.
+// kPermissionDenied: not allowed; the message says what is.
 Status CheckAllowed(const std::vector<std::string>& rules, const std::string& name,
                     std::string_view digest);
 

@@ -18,11 +18,11 @@
 namespace atl::images {
 namespace {
 
-// An index may name an index once more (docker buildx writes it so), not endlessly.
+// An index may refer to another index (docker buildx writes it so), but not endlessly.
 constexpr int kMaxIndexDepth = 3;
 
 Result<UniqueFd> OpenMember(int directory, const std::string& name) {
-  // O_NONBLOCK: a FIFO must not hold the thread.
+  // O_NONBLOCK, because a FIFO must not block the thread.
   ATOLL_ASSIGN(UniqueFd fd, sys::OpenBeneath(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
   struct stat st {};
   if (::fstat(fd.get(), &st) != 0) return FailSys("fstat " + name);
@@ -38,7 +38,7 @@ Status CheckSize(int fd, const Descriptor& descriptor, std::string_view what) {
   if (static_cast<uint64_t>(st.st_size) != descriptor.size) {
     return Fail(Code::kInvalidArgument, std::string(what) + " " + descriptor.digest +
                                             ": the archive has " + std::to_string(st.st_size) +
-                                            " bytes of it, its descriptor says " +
+                                            " bytes of it, but its descriptor says " +
                                             std::to_string(descriptor.size));
   }
   return {};
@@ -67,17 +67,17 @@ Result<std::string> ReadIndex(int directory) {
   if (fd) return sys::ReadAll(fd->get(), kMaxJsonBytes);
   if (fd.error().error_number() != ENOENT) return Fail(std::move(fd).error());
   return Fail(Code::kInvalidArgument,
-              "this is no image archive: it has neither index.json (OCI layout) nor manifest.json "
+              "not an image archive: it has neither index.json (OCI layout) nor manifest.json "
               "(docker save); make one with: skopeo copy docker://NAME oci-archive:OUT");
 }
 
-// What of index.json leads to one image.
+// An image that index.json leads to.
 struct Found {
   Descriptor manifest;
   std::vector<std::string> names;
 };
 
-// Every image that is wanted, once, with its names: the outermost ones, which people gave.
+// Returns each wanted image once, with the names in the outermost index, which users gave.
 Result<std::vector<Found>> FindManifests(int directory, std::string_view wanted) {
   ATOLL_ASSIGN(const std::string json, ReadIndex(directory));
   ATOLL_ASSIGN(const std::vector<Descriptor> chosen, ChooseManifests(json, wanted));
@@ -92,13 +92,14 @@ Result<std::vector<Found>> FindManifests(int directory, std::string_view wanted)
     if (++names > kMaxArchiveNames) {
       return Fail(Code::kInvalidArgument,
                   "the archive has more than " + std::to_string(kMaxArchiveNames) +
-                      " images and names; give the name of the one that you want");
+                      " images and names; give the name of the wanted image");
     }
   }
   return images;
 }
 
-// The manifest's bytes, verified; `manifest` may be an index that leads there.
+// Returns the verified bytes of the manifest. `manifest` may be an index that leads to it, and is
+// then replaced.
 Result<std::string> ReadManifest(int directory, std::string_view wanted, Descriptor& manifest,
                                  std::vector<std::string>& names) {
   for (int depth = 0; depth < kMaxIndexDepth; ++depth) {
@@ -128,15 +129,15 @@ Result<UniqueFd> OpenBlob(int directory, std::string_view digest) {
   auto fd = OpenMember(directory, HexOf(digest));
   if (!fd && fd.error().error_number() == ENOENT) {
     return Fail(Code::kInvalidArgument,
-                "blob " + std::string(digest) + " is missing in the archive, and not here");
+                "blob " + std::string(digest) + " is missing in the archive and in the store");
   }
   return fd;
 }
 
 namespace {
 
-// What an image without layers is stacked from: the tar without entries that docker writes for a
-// step that changes nothing. In a file of the archive's, if it has that one.
+// Adds the layer of an image without layers: the tar without entries that docker writes for a step
+// that changes nothing. Its file may be in the archive already.
 Result<ArchiveLayer> AddEmptyLayer(int directory) {
   const std::string tar(1024, '\0');
   const Descriptor layer{Sha256Of(tar), tar.size(), {}, {}, false};
@@ -169,7 +170,7 @@ Result<ArchiveContents> ReadImage(int directory, std::string_view wanted, Found 
   }
   for (size_t i = 0; i < manifest.layers.size(); ++i) {
     const Descriptor& layer = manifest.layers[i];
-    // Hashed once even if it is listed a hundred times.
+    // A layer is hashed once even if it is listed a hundred times.
     if (!here(layer.digest) && verified.insert(layer.digest).second) {
       ATOLL_TRY(VerifyLayer(directory, layer));
     }

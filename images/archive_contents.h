@@ -1,5 +1,5 @@
-// Reads a split image archive (see images/unpack/split.h): follows index, manifest and config, and
-// compares every byte that is used with its digest. Blocks: for a pool thread.
+// Reads a split image archive (images/unpack/split.h): follows index, manifest and config, and
+// compares every byte that is used with its digest. Blocks; call it on a pool thread.
 #pragma once
 
 #include <cstdint>
@@ -15,29 +15,30 @@
 namespace atl::images {
 
 struct ArchiveLayer {
-  std::string blob_digest;  // verified, unless it is here already
-  std::string diff_id;      // as the config promises
+  std::string blob_digest;  // verified, unless the store already has the layer
+  std::string diff_id;      // the config's value
 };
 struct ArchiveContents {
-  std::vector<std::string> names;  // that the archive has for it; may be none
+  std::vector<std::string> names;  // names that the archive gives the image; may be empty
   std::string manifest_digest;
   ImageConfig config;
-  std::string facts;                 // see Image
+  std::string facts;                 // see Image::facts
   std::vector<ArchiveLayer> layers;  // lowest first, at least one
 };
 
-// How many names an archive's images may have together.
+// Most names that all images of an archive may have together.
 inline constexpr size_t kMaxArchiveNames = 64;
 
-// The image that is `wanted`, the name to import under, or all of them if it is empty. `directory`:
-// where the unpacker has put the members; an image without layers gets an empty one there. Of
-// layers that are `here` nothing is read, and the archive need not have them.
+// Returns the image `wanted`, which is the name to import under, or all images if `wanted` is
+// empty. `directory` is where the unpacker has put the members; an image without layers gets an
+// empty layer there. Layers for which `here` returns true are not read and may be missing in the
+// archive.
 Result<std::vector<ArchiveContents>> ReadArchiveContents(
     int directory, std::string_view wanted,
     const std::function<bool(const std::string& blob_digest)>& here);
 
-// The blob as a fresh descriptor at its beginning. Regular files only: the directory was filled by
-// a process that had read a hostile archive.
+// Opens the blob for reading, at its beginning. Accepts only regular files, because the directory
+// was filled by a process that had read a hostile archive.
 Result<UniqueFd> OpenBlob(int directory, std::string_view digest);
 
 }  // namespace atl::images

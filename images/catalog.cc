@@ -8,13 +8,14 @@
 namespace atl::images {
 namespace {
 
-// A layer that is not ready is a leftover: its directory may be there or not.
+// State of a layer. A leftover's directory may or may not exist.
 constexpr int64_t kLeftover = 0;
 constexpr int64_t kReady = 1;
-// For an image, and to forget them all.
+// Room on disk for the record of one image, and for forgetting all of them.
 constexpr int64_t kRoom = 512 << 10;
 
-// AUTOINCREMENT: a number is never given out twice, so nobody can mistake one layer for another.
+// AUTOINCREMENT guarantees that a number is never used twice, so no layer can be mistaken for
+// another.
 Status CreateTables(sqlite::Db& db) {
   return db.Exec(R"sql(
 CREATE TABLE layers(
@@ -39,7 +40,7 @@ CREATE TABLE image_layers(
 )sql");
 }
 
-// Of what was written before layers said what they hold, nobody knows.
+// The content of layers from before it was recorded is unknown.
 Status AddContents(sqlite::Db& db) {
   return db.Exec("ALTER TABLE layers ADD COLUMN content TEXT NOT NULL DEFAULT ''");
 }
@@ -53,7 +54,7 @@ Result<Catalog> Catalog::Open(const std::string& path) {
   if (auto migrated = sqlite::Migrate(db, kSteps); !migrated) {
     return Fail(std::move(migrated).error().Wrap(path));
   }
-  // A full disk keeps nothing from being removed; ReserveLayers says so.
+  // A failure is ignored: even without room images can be removed, and ReserveLayers reports it.
   [[maybe_unused]] const Status kept = db.KeepRoom(kRoom);
   return Catalog(std::move(db));
 }
@@ -146,7 +147,8 @@ Status Catalog::MarkReady(const std::vector<Layer>& layers) {
 }
 
 Status Catalog::InsertImage(const Image& image) {
-  // Not INSERT OR REPLACE: its deletion would not be told to the foreign keys' cascade reliably.
+  // INSERT OR REPLACE would not do: its implicit deletion does not reliably trigger the foreign
+  // keys' cascade.
   ATOLL_TRY(RemoveImage(image.name));
   ATOLL_ASSIGN(sqlite::Stmt insert, db_.Prepare("INSERT INTO images VALUES(?1, ?2, ?3, ?4, ?5)"));
   ATOLL_TRY(insert.Bind(1, image.name)

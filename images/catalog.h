@@ -1,5 +1,5 @@
-// images.db: names, configs and layers. Blocks (SQLite); a connection belongs to one thread at a
-// time, and an import opens one of its own on its pool thread.
+// The database images.db: names, configs and layers. Every call blocks (SQLite). A connection
+// belongs to one thread at a time; an import opens its own on its pool thread.
 #pragma once
 
 #include <cstdint>
@@ -19,26 +19,30 @@ class Catalog {
   static Result<Catalog> Open(const std::string& path);
 
   Result<std::vector<Image>> LoadImages();
-  // The ones that images may use.
+  // Returns the layers that images may use.
   Result<std::vector<Layer>> LoadLayers();
-  // Numbers whose directories must go: of an import that never ended, or removed half-way.
+  // Returns the layers whose directories must be removed, because an import was interrupted or a
+  // removal was not finished.
   Result<std::vector<wire::LayerId>> LoadLeftovers();
 
-  // `count` numbers that were never used before, remembered as leftovers until CommitImages.
+  // Reserves `count` layer numbers that were never used before. They count as leftovers until
+  // CommitImages.
   Result<std::vector<wire::LayerId>> ReserveLayers(size_t count);
-  // One transaction: `new_layers` become usable, each image replaces what had its name.
+  // Makes `new_layers` usable and stores the images in one transaction. Each image replaces the
+  // former one of its name.
   Status CommitImages(const std::vector<Image>& images, const std::vector<Layer>& new_layers);
   Status RemoveImage(const std::string& name);
-  // The layers become leftovers.
+  // Turns the layers into leftovers.
   Status CondemnLayers(const std::vector<wire::LayerId>& layers);
-  // Its directory is gone.
+  // Deletes the record of a layer whose directory is gone.
   Status ForgetLayer(wire::LayerId layer);
 
  private:
   explicit Catalog(sqlite::Db db) : db_(std::move(db)) {}
   Status InsertImage(const Image& image);
   Status MarkReady(const std::vector<Layer>& layers);
-  // For what makes it grow; everything else goes on when the disk is full.
+  // Fails if the disk has no room for a record. Called before operations that grow the database;
+  // all others still work on a full disk.
   Status CheckRoom();
 
   sqlite::Db db_;

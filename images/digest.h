@@ -1,5 +1,5 @@
-// Digests as the OCI image specification writes them: "sha256:" and 64 hexadecimal digits; no other
-// algorithm is in use.
+// Digests in the form of the OCI image specification: "sha256:" and 64 hexadecimal digits. No other
+// algorithm is supported.
 #pragma once
 
 #include <string>
@@ -11,14 +11,14 @@ namespace atl::images {
 
 bool IsSha256Digest(std::string_view text);
 
-// Of the 32 bytes of one.
+// Returns the digest text of 32 raw bytes.
 std::string DigestText(std::string_view raw);
 
 std::string Sha256Of(std::string_view bytes);
-// Of the whole file, wherever its offset stands. Blocks.
+// Hashes the whole file; the file offset is ignored and unchanged. Blocks.
 Result<std::string> Sha256OfFile(int fd);
 
-// "HEX" of "sha256:HEX".
+// Returns "HEX" for "sha256:HEX".
 std::string HexOf(std::string_view digest);
 
 }  // namespace atl::images

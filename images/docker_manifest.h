@@ -1,5 +1,5 @@
-// manifest.json of an archive that 'docker save' made: a list of images, each with the paths of its
-// config and layers inside of the archive. A pure function over hostile bytes.
+// Parses manifest.json of an archive that 'docker save' made: a list of images, each with the paths
+// of its config and layers within the archive. A pure function over hostile bytes.
 #pragma once
 
 #include <cstddef>
@@ -12,10 +12,10 @@
 namespace atl::images {
 
 inline constexpr size_t kMaxDockerImages = 256;
-inline constexpr size_t kMaxDockerTags = 1024;  // of all of them
+inline constexpr size_t kMaxDockerTags = 1024;  // sum over all images
 
 struct DockerImage {
-  std::string config;               // a path, as it is written there
+  std::string config;               // path as written in the archive
   std::vector<std::string> layers;  // paths, lowest first, at most wire::kMaxLayers
   std::vector<std::string> tags;    // "repository:tag"; may be empty
 };

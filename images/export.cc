@@ -67,7 +67,8 @@ void Export::Packed(const Result<std::string>& text) {
   const Status same = CompareContent(layers_[packed_.size()], report->content);
   if (!same) return done_(Fail(same.error()));
   const std::string& content = report->content;
-  // Of a sandbox that has written what another had, or nothing: a blob stands in an archive once.
+  // Two layers may have equal content, for instance of sandboxes that wrote the same or nothing.
+  // The archive holds each blob once.
   const bool again = std::any_of(packed_.begin(), packed_.end(),
                                  [&](const Packing& other) { return other.content == content; });
   packed_.push_back({content, report->bytes});

@@ -1,9 +1,9 @@
-// One export: the image's layers, packed one after the other into one archive, and the documents
-// that say what they are. What is packed is compared with what was imported.
+// One export: packs the image's layers one after the other into an archive, and adds the documents
+// that describe them. The packed content is compared with what was imported.
 //
-// Layers are stored unpacked, so the archive's are uncompressed tars of their trees, made anew:
-// their digests, and with them the image's, are not those that a registry has. The same image gives
-// the same archive.
+// Layers are stored unpacked. The archive's layers are therefore uncompressed tars, packed anew
+// from the stored trees, and their digests and the image's digest differ from those of a registry.
+// The same image always gives the same archive.
 //
 // Thread rule: lives on the loop; the pool writes to the archive's file.
 #pragma once
@@ -22,22 +22,22 @@
 
 namespace atl::images {
 
-// What a packed layer differs in from what it was; nothing of it if it is the same, or if it was
-// imported before contents were recorded.
+// Compares the digest of a packed layer with the recorded one. Succeeds if they are equal, or if
+// the layer was imported before contents were recorded.
 Status CompareContent(const Layer& layer, const std::string& content);
 
 class Export : public std::enable_shared_from_this<Export> {
  public:
   using Done = std::function<void(Result<UniqueFd>)>;
-  // `layers`: lowest first. `file`: empty, open for reading and writing. Once `owner` has expired
-  // no further step is begun and `done` is not called.
+  // `layers`: lowest first. `file`: empty, open for reading and writing. After `owner` has expired,
+  // no further step is started and `done` is not called.
   Export(std::weak_ptr<bool> owner, Loop& loop, UnpackRunner& runner, Image image,
          std::vector<Layer> layers, ArchiveForm form, UniqueFd file, Done done);
 
   void Start() { PackNext(); }
 
  private:
-  // Runs `work` on the pool and `next` on the loop; a failure of `work` ends the export.
+  // Runs `work` on the pool and then `next` on the loop. If `work` fails, the export ends.
   void OnPool(std::function<Status()> work, std::function<void()> next);
   void PackNext();
   void Packed(const Result<std::string>& report);
@@ -52,7 +52,7 @@ class Export : public std::enable_shared_from_this<Export> {
   const std::vector<Layer> layers_;
   const ArchiveForm form_;
   UniqueFd file_;
-  ImageArchive archive_;  // in it
+  ImageArchive archive_;  // the archive in file_
   Done done_;
   struct Packing {
     std::string content;

@@ -17,9 +17,9 @@ Result<Json> ParseForeignJson(std::string_view bytes, std::string_view what) {
                                               std::to_string(kMaxJsonBytes) + " bytes allowed");
   }
   std::string fault;
-  std::vector<std::set<std::string>> names;  // of the objects that are open
+  std::vector<std::set<std::string>> names;  // names of the objects that are open
   const Json::parser_callback_t check = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    // What is dropped once gives no event of its end.
+    // A rejected value gets no event for its end.
     if (!fault.empty()) return false;
     using Event = Json::parse_event_t;
     if ((event == Event::object_start || event == Event::array_start) && depth >= kMaxJsonDepth) {

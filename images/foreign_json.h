@@ -1,5 +1,6 @@
-// JSON that a stranger wrote. Two readers must not see two things in one document: a name that
-// stands twice in an object is refused, which most parsers let pass (this one keeps the last).
+// Parses JSON from untrusted sources. Refuses a name that occurs twice in an object, so that no two
+// readers see different things in one document; most parsers accept it (this one would keep the
+// last).
 #pragma once
 
 #include <cstddef>

@@ -23,8 +23,8 @@ void PutOctal(std::string& block, size_t at, size_t width, uint64_t value) {
   }
 }
 
-// Of a regular file, as POSIX.1-1988 has it. Not by a library: what the member's name and length
-// are is known only after its content has been written behind it.
+// Returns the header of a regular file in the format of POSIX.1-1988. It is built here, because a
+// library wants a member's name and length before its content.
 std::string TarHead(const std::string& name, uint64_t size) {
   std::string block(kBlock, '\0');
   block.replace(0, name.size(), name);
@@ -34,7 +34,7 @@ std::string TarHead(const std::string& name, uint64_t size) {
   if (size < uint64_t{1} << 33) {
     PutOctal(block, 124, 12, size);
   } else {
-    // As GNU and all since have it: binary.
+    // Binary form, introduced by GNU tar.
     block[124] = static_cast<char>(0x80);
     for (size_t i = 0; i < 8; ++i) block[135 - i] = static_cast<char>(size >> (8 * i));
   }
@@ -69,7 +69,7 @@ Status ImageArchive::BeginMember() {
 
 Status ImageArchive::EndMember(const std::string& name) {
   const off_t end = ::lseek(file_, 0, SEEK_CUR);
-  if (end < member_ + kBlock) return Fail(Code::kInternal, "the archive has become shorter");
+  if (end < member_ + kBlock) return Fail(Code::kInternal, "the archive has shrunk");
   const off_t size = end - member_ - kBlock;
   if (::lseek(file_, (kBlock - size % kBlock) % kBlock, SEEK_CUR) < 0) {
     return FailSys("lseek");
@@ -104,7 +104,7 @@ Status ImageArchive::AddLayout(const std::string& name, const std::string& manif
   return AddMember("oci-layout", R"({"imageLayoutVersion":"1.0.0"})");
 }
 
-// Two blocks of zeros.
+// A tar ends with two blocks of zeros.
 Status ImageArchive::Finish() {
   return sys::WriteAll(file_, std::string(2 * kBlock, '\0'));
 }

@@ -1,5 +1,6 @@
-// An image archive as it is written: the members of a tar, and what makes them an OCI layout. For
-// whoever knows what a member is only when it stands there: its head is written last.
+// Writes an image archive: the members of a tar, and the documents that make them an OCI layout. A
+// member's head is written last, because its name, a digest, is known only after its content was
+// written.
 //
 // Thread rule: blocks; one thread at a time.
 #pragma once
@@ -16,9 +17,9 @@ namespace atl::images {
 
 inline constexpr char kManifestType[] = "application/vnd.oci.image.manifest.v1+json";
 
-// As documents name each other.
+// Returns the descriptor by which a document refers to a blob.
 nlohmann::json DescriptorJson(const char* type, const std::string& digest, uint64_t size);
-// Where an OCI layout has it.
+// Returns the path of a blob in an OCI layout.
 std::string BlobName(const std::string& digest);
 
 class ImageArchive {
@@ -26,19 +27,20 @@ class ImageArchive {
   // `file`: empty, open for reading and writing, borrowed.
   explicit ImageArchive(int file) : file_(file) {}
 
-  // Leaves room for the head of what is then written to the file, by whomever: its place is shared.
+  // Reserves room for a head. The content is then written to the file by others, who share its
+  // offset.
   Status BeginMember();
   Status EndMember(const std::string& name);
-  // In place of EndMember: as if it had not been begun.
+  // Call instead of EndMember to remove the member.
   Status DropMember();
   Status AddMember(const std::string& name, const std::string& bytes);
-  // What makes an OCI layout of the blobs: `name` is the image whose manifest has that digest.
+  // Adds the documents of an OCI layout. `manifest` is the digest of the manifest of image `name`.
   Status AddLayout(const std::string& name, const std::string& manifest, uint64_t size);
   Status Finish();
 
  private:
   const int file_;
-  off_t member_ = 0;  // where the last member's head is
+  off_t member_ = 0;  // offset of the last member's head
 };
 
 }  // namespace atl::images

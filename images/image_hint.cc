@@ -9,10 +9,10 @@
 namespace atl::images {
 namespace {
 
-// The recipe for images that people know by this name, whatever registry they are from.
+// Recipes for images that are widely known by these names, in any registry.
 constexpr struct {
   std::string_view repository;
-  std::string_view tag;  // the beginning of it
+  std::string_view tag;  // prefix of the tag
   std::string_view recipe;
 } kRecipes[] = {
     {"agent-infra/sandbox", "", "aio"},
@@ -42,20 +42,21 @@ constexpr struct {
     {"ubuntu", "", "base"},
 };
 
-// Without its tag, or its tag.
+// The name without its tag, and the tag.
 std::string RepositoryOf(const std::string& name) {
   return name.substr(0, name.rfind(':'));
 }
 std::string TagOf(const std::string& name) {
   return name.substr(name.rfind(':') + 1);
 }
-// Without registry and organisation: "python" of "registry.example/team/python".
+// Returns the last part of a repository: "python" for "registry.example/team/python".
 std::string BaseOf(const std::string& repository) {
   return repository.substr(repository.rfind('/') + 1);
 }
 
 std::string NearestImage(const std::string& given, const std::vector<std::string>& known) {
-  // One with another tag, of which the most like it; else one with another registry or spelling.
+  // Prefers an image that differs only in its tag, with the most similar tag. Otherwise picks one
+  // with another registry or a similar spelling.
   const std::string wanted = RepositoryOf(given);
   std::vector<std::string> same;
   std::vector<std::string> bases;

@@ -1,4 +1,4 @@
-// What to do about an image that is not here: for every message that says so.
+// Suggests what to do about a missing image. Used by every message that reports one.
 #pragma once
 
 #include <string>
@@ -6,9 +6,9 @@
 
 namespace atl::images {
 
-// "; did you mean 'python:3.11'? …", of the image here that may have been meant, the recipe that
-// makes such an image, and the commands that bring it. `name` is normalised, `known` are the names
-// of the images that are here.
+// Returns a hint such as "; did you mean 'python:3.11'? …": the image that was probably meant, the
+// recipe that builds such an image, and the commands to get it. `name` is normalised; `known` are
+// the names of the images in the store.
 std::string HintForImage(const std::string& name, const std::vector<std::string>& known);
 
 }  // namespace atl::images

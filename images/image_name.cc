@@ -12,7 +12,7 @@ bool IsLower(char c) {
   return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
 }
 
-// [a-z0-9]+ with '.', '-', '_' between: never a part that is hidden, "..", or an option.
+// Accepts [a-z0-9]+ with '.', '-' or '_' between: never a hidden name, "..", or an option.
 bool IsPathPart(std::string_view part) {
   if (part.empty() || !IsLower(part.front()) || !IsLower(part.back())) return false;
   for (const char c : part) {
@@ -29,7 +29,7 @@ bool IsTag(std::string_view tag) {
   return true;
 }
 
-// "localhost", "registry.example.org:5000".
+// Accepts "localhost" and "registry.example.org:5000".
 bool IsRegistry(std::string_view part) {
   const size_t colon = part.find(':');
   if (colon != std::string_view::npos) {
@@ -42,7 +42,8 @@ bool IsRegistry(std::string_view part) {
   return IsPathPart(part.substr(0, colon));
 }
 
-// What a short name means to everybody; again and again, so that a normalised name stays as it is.
+// Removes the registry and organisation that a short name implies. Repeated, so that a normalised
+// name does not change again.
 void StripDefaults(std::string_view& name) {
   for (bool stripped = true; stripped;) {
     stripped = false;

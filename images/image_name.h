@@ -1,4 +1,4 @@
-// How images are called.
+// Names of images.
 #pragma once
 
 #include <string>
@@ -8,8 +8,9 @@
 
 namespace atl::images {
 
-// "python" is "python:latest", "docker.io/library/python:3.11" is "python:3.11"; a digest reference
-// or a malformed name is kInvalidArgument. Also declared by images/image_store.h.
+// Returns the normal form of an image name: "python" becomes "python:latest",
+// "docker.io/library/python:3.11" becomes "python:3.11". kInvalidArgument: malformed, or a
+// reference by digest. Also declared by images/image_store.h.
 Result<std::string> NormaliseImageName(std::string_view name);
 
 }  // namespace atl::images

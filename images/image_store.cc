@@ -29,15 +29,16 @@ constexpr char kDatabase[] = "images.db";
 constexpr char kTemporary[] = "tmp";
 constexpr int64_t kTryAgainUs = 1'000'000;
 constexpr int kMoreTries = 60;
-// An archive waits with its file on disk: a client must not be able to queue without end.
+// Most queued imports. Each holds its archive on disk, so a client must not queue without limit.
 constexpr size_t kMaxQueued = 16;
-// Exports and verifications at once, of the processes that the spawner has for all (kMaxUnpacks).
+// Most exports and verifications at a time, out of the unpackers that the spawner runs for
+// everybody (kMaxUnpacks).
 constexpr size_t kMaxReadings = 2;
-// An exported archive is a file without a name until its client has taken it.
+// Most exported archives. Each is an unlinked file until its client has read it.
 constexpr size_t kMaxArchives = 8;
 constexpr size_t kMaxArchivesOfAnImage = 2;
 
-// Fails unless `image` fits into the file system of `archive` and leaves room for our databases.
+// Fails unless `image` fits into the file system of `archive` and leaves room for the databases.
 Status CheckArchiveRoom(const Image& image, int archive) {
   constexpr uint64_t kMostKept = 1 << 30;
   struct statvfs info {};
@@ -47,10 +48,10 @@ Status CheckArchiveRoom(const Image& image, int archive) {
   if (free > kept && free - kept > image.size_bytes) return {};
   return Fail(Error(Code::kResourceExhausted,
                     "no room for an archive of " + image.name +
-                        " on the file system of <data_dir>/state: it takes " +
+                        " on the file system of <data_dir>/state: it needs " +
                         std::to_string(image.size_bytes >> 20) + " MiB, " +
                         std::to_string(free >> 20) + " MiB are free and " +
-                        std::to_string(kept >> 20) + " MiB of them are kept for the daemon",
+                        std::to_string(kept >> 20) + " MiB of these are reserved for the daemon",
                     ENOSPC));
 }
 
@@ -65,7 +66,7 @@ std::string RandomName() {
 
 class ArchiveFile : public StoredArchive, public std::enable_shared_from_this<ArchiveFile> {
  public:
-  // `counted` is held for as long as the file is there.
+  // `counted` is held as long as the file exists.
   static Result<std::shared_ptr<StoredArchive>> Of(UniqueFd file,
                                                    std::shared_ptr<const void> counted,
                                                    Loop& loop) {
@@ -114,8 +115,8 @@ class Store : public ImageStore {
   }
 
   Status Load();
-  // Removes what the daemon before has left in the temporary directory, of these names; `tries`
-  // more later.
+  // Removes these names, which an earlier daemon left in the temporary directory. Retries up to
+  // `tries` times.
   void RemoveTemporary(std::vector<std::string> leftovers, int tries);
 
   void Import(UniqueFd archive, std::string name, ImportDone done) override;
@@ -147,7 +148,7 @@ class Store : public ImageStore {
   struct Request {
     UniqueFd archive;
     std::string name;
-    Accept accept;  // of layers that get no name
+    Accept accept;  // set for ImportLayers
     ImportDone done;
   };
   void Queue(Request request);
@@ -155,11 +156,11 @@ class Store : public ImageStore {
   void Finished(Result<ImportResult> result, const ImportDone& done);
   void PostFailure(ImportDone done, Error error);
   Status RefuseWhileCommitting(const std::string& name) const;
-  // Null: there is none.
+  // Null if the layer does not exist.
   const Layer* FindLayer(wire::LayerId id) const;
-  // Takes the layers that nobody uses out of the records. While an import runs: none.
+  // Removes unused layers from the records and returns them. Returns none while an import runs.
   Result<std::vector<Layer>> CondemnUnused(const InUse& layer_in_use);
-  // Removes the directory, then the number.
+  // Removes the layer's directory, then its number.
   void RemoveLeftover(wire::LayerId layer, std::function<void(bool gone)> then = {});
   void RunPrune(const Dispensable& dispensable, const InUse& layer_in_use, PruneDone done);
   void PostPruned(PruneDone done, Result<Pruned> result);
@@ -169,21 +170,21 @@ class Store : public ImageStore {
   UnpackRunner& runner_;
   Catalog catalog_;  // the loop's own connection
   std::map<std::string, Image, std::less<>> images_;
-  std::map<std::string, Layer> layers_;  // by blob digest
-  std::set<wire::LayerId> leftovers_;    // that could not be removed yet
+  std::map<std::string, Layer> layers_;  // key: blob digest
+  std::set<wire::LayerId> leftovers_;    // leftovers that could not be removed yet
   std::deque<Request> queue_;
-  // Layers that are read are not removed: until the last copy of what this gives has gone.
-  // kUnavailable: many are read already.
+  // Keeps an image's layers from being removed while they are read, until the last copy of the
+  // result is gone. kUnavailable: too many are being read.
   Result<std::shared_ptr<void>> Hold(const Image& image);
   std::multiset<wire::LayerId> held_;
   size_t holds_ = 0;
-  // Counts an archive of `image` until the last copy of what this gives has gone. kUnavailable: its
-  // clients have not taken others yet.
+  // Counts an archive of `image` until the last copy of the result is gone. kUnavailable: too many
+  // archives have not been read by their clients yet.
   Result<std::shared_ptr<const void>> CountArchive(const Image& image);
   std::vector<std::weak_ptr<const std::string>> archives_;  // the digests of their images
-  std::vector<std::function<void()>> prunes_;               // that wait for the running import
+  std::vector<std::function<void()>> prunes_;  // prunes that wait for the running import
   std::shared_ptr<images::Import> running_;
-  // Outlived by callbacks of the runner.
+  // Callbacks of the runner may outlive this object.
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
@@ -231,7 +232,7 @@ void Store::Queue(Request request) {
                        Error(Code::kUnavailable,
                              std::to_string(kMaxQueued) + " imports are waiting; try again later"));
   }
-  // An upload is written through this descriptor: what the unpacker gets must not be able to write.
+  // The archive was written through this descriptor. The unpacker gets a read-only one.
   auto readonly = sys::Open(sys::FdPath(request.archive.get()), O_RDONLY);
   if (!readonly) return PostFailure(std::move(request.done), std::move(readonly).error());
   request.archive = *std::move(readonly);
@@ -240,8 +241,8 @@ void Store::Queue(Request request) {
 }
 
 void Store::StartNext() {
-  // One at a time: two at once would both unpack a layer that they share, and the disk is what
-  // limits either.
+  // Imports run one at a time. Two at once would both unpack a layer that they share, and the disk
+  // limits them anyway.
   if (running_ || queue_.empty()) return;
   Request request = std::move(queue_.front());
   queue_.pop_front();
@@ -253,7 +254,7 @@ void Store::StartNext() {
       [this, done = std::move(request.done)](Result<ImportResult> result) {
         Finished(std::move(result), done);
       });
-  // From the loop, so that `done` is never called from inside the caller's Import.
+  // Posted, so that `done` is never called from within the caller's Import.
   loop_.Post([import = running_, alive = std::weak_ptr<bool>(alive_)] {
     if (!alive.expired()) import->Start();
   });
@@ -266,10 +267,10 @@ void Store::Finished(Result<ImportResult> result, const ImportDone& done) {
       layers_.insert_or_assign(layer.blob_digest, layer);
     for (const Image& image : result->images) images_.insert_or_assign(image.name, image);
   }
-  // Before anything is collected: of layers without a name only who hears this will know. It may
-  // destroy this, or begin another import, whose end the prunes wait for, too.
+  // `done` runs before the collection, because only its caller knows layers without a name. It may
+  // destroy this object, or start another import, for which the prunes wait too.
   const std::weak_ptr<bool> alive(alive_);
-  done(result ? Result<Image>(std::move(result->told)) : Fail(std::move(result).error()));
+  done(result ? Result<Image>(std::move(result->primary)) : Fail(std::move(result).error()));
   if (alive.expired()) return;
   if (!running_) {
     for (const auto& prune : std::exchange(prunes_, {})) prune();
@@ -297,7 +298,8 @@ std::vector<Image> Store::List() const {
 }
 
 Status Store::RefuseWhileCommitting(const std::string& name) const {
-  // The commit on the pool thread would bring the name back, or this would take the new one away.
+  // Otherwise the commit on the pool thread would restore the removed name, or replace the new
+  // image.
   if (!running_ || !running_->Committing(name)) return {};
   return Fail(Code::kFailedPrecondition,
               "image '" + name + "' is being imported; try again in a moment");
@@ -370,7 +372,7 @@ Result<Image> Store::Commit(std::string_view name, std::vector<wire::LayerId> la
   ATOLL_ASSIGN(image.name, NormaliseImageName(name));
   ATOLL_ASSIGN(image.config, DecodeImageConfig(config));
   image.config.architecture = HostArchitecture();
-  // There is no manifest: what is named is what the image has, its config and the names of its
+  // The image has no manifest, so the digest is computed over its config and the names of its
   // layers.
   std::string content = EncodeImageConfig(image.config);
   for (const wire::LayerId id : layers) {
@@ -401,7 +403,7 @@ Status Store::Remove(std::string_view name, InUse layer_in_use) {
 
 Result<std::vector<Layer>> Store::CondemnUnused(const InUse& layer_in_use) {
   std::vector<Layer> unused;
-  // Which of the known layers an import will want shows only after it has read the archive.
+  // An import may need any known layer; which ones is known only after it has read the archive.
   if (running_) return unused;
   std::set<wire::LayerId> needed;
   for (const auto& [name, image] : images_) needed.insert(image.layers.begin(), image.layers.end());
@@ -412,7 +414,8 @@ Result<std::vector<Layer>> Store::CondemnUnused(const InUse& layer_in_use) {
     ids.push_back(layer.id);
   }
   if (unused.empty()) return unused;
-  // Not written, not removed: a row that says "ready" must have its directory.
+  // If the database cannot be changed, nothing is removed: a layer recorded as ready must have its
+  // directory.
   ATOLL_TRY(catalog_.CondemnLayers(ids));
   for (const Layer& layer : unused) layers_.erase(layer.blob_digest);
   return unused;
@@ -468,8 +471,8 @@ void Store::RemoveLeftover(wire::LayerId layer, std::function<void(bool gone)> t
                       [this, layer, then = std::move(then),
                        alive = std::weak_ptr<bool>(alive_)](const Result<std::string>& removed) {
                         if (alive.expired()) return;
-                        // Not removed (there was no spawner): the next collection tries again, or
-                        // the next start, for which it stays a leftover in the catalog.
+                        // The removal failed (no spawner). The next collection tries again, or the
+                        // next start, because the catalog still lists it as a leftover.
                         if (removed) {
                           [[maybe_unused]] const auto forgotten = catalog_.ForgetLayer(layer);
                         } else {
@@ -482,11 +485,11 @@ void Store::RemoveLeftover(wire::LayerId layer, std::function<void(bool gone)> t
 Result<std::shared_ptr<void>> Store::Hold(const Image& image) {
   if (holds_ == kMaxReadings) {
     return Fail(Code::kUnavailable,
-                std::to_string(kMaxReadings) + " images are being read already; try again later");
+                std::to_string(kMaxReadings) + " images are already being read; try again later");
   }
   ++holds_;
   held_.insert(image.layers.begin(), image.layers.end());
-  // The value is not looked at, but must not be null.
+  // The pointer's value is not used, but must not be null.
   return std::shared_ptr<void>(
       this, [layers = image.layers, this, alive = std::weak_ptr<bool>(alive_)](void*) {
         if (alive.expired()) return;
@@ -520,11 +523,11 @@ Result<std::shared_ptr<const void>> Store::CountArchive(const Image& image) {
     return digest && *digest == image.digest;
   });
   if (archives_.size() >= kMaxArchives || static_cast<size_t>(of_image) >= kMaxArchivesOfAnImage) {
-    return Fail(Code::kUnavailable, "clients have not taken the archives of " + image.name +
-                                        " or of others yet; try again when they have: " +
-                                        std::to_string(kMaxArchivesOfAnImage) +
-                                        " of an image and " + std::to_string(kMaxArchives) +
-                                        " of all may be under way");
+    return Fail(Code::kUnavailable,
+                "too many archives of " + image.name +
+                    " or of other images wait for their clients; try again later: the limits are " +
+                    std::to_string(kMaxArchivesOfAnImage) + " of an image and " +
+                    std::to_string(kMaxArchives) + " in total");
   }
   auto digest = std::make_shared<const std::string>(image.digest);
   archives_.push_back(digest);
@@ -555,10 +558,10 @@ void Store::Export(const Image& image, ArchiveForm form, ExportDone done) {
       ->Start();
 }
 
-// The unpacker of a daemon that was killed may outlive it for a moment, and fill what is being
-// removed. One that was taken over can leave directories that only its own user may empty: they
-// cost space, and must not keep the daemon from starting. Names in there are random, not reused;
-// RemoveTree adds ".<n>" to them.
+// Retried, because the unpacker of a killed daemon may outlive it for a moment and still write
+// here. A compromised unpacker can leave directories that only its own user may empty. They cost
+// space, but must not keep the daemon from starting. Names here are random and not reused;
+// RemoveTree appends ".<n>" to them.
 void Store::RemoveTemporary(std::vector<std::string> leftovers, int tries) {
   const auto temporary = sys::Open(directory_ + "/" + kTemporary, O_RDONLY | O_DIRECTORY);
   if (!temporary) return;
@@ -587,7 +590,7 @@ Result<UniqueFd> Store::TemporaryFile() {
 Result<std::unique_ptr<ImageStore>> ImageStore::Open(const std::string& directory, Loop& loop,
                                                      UnpackRunner& runner) {
   ATOLL_ASSIGN(const UniqueFd dir, sys::Open(directory, O_RDONLY | O_DIRECTORY));
-  // It stays, once it is there: without a free inode it could not be made again.
+  // The directory is kept once it exists, because it could not be made again without a free inode.
   ATOLL_TRY(sys::EnsureDirAt(dir.get(), kTemporary, 0700));
   ATOLL_ASSIGN(const UniqueFd temporary,
                sys::OpenAt(dir.get(), kTemporary, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));

@@ -15,7 +15,7 @@ namespace atl::images {
 namespace {
 
 constexpr char kMembers[] = "members";
-// A layer keeps one processor busy. The spawner has room for this many.
+// Layers extracted at a time. Each keeps one CPU busy, and the spawner has room for this many.
 constexpr size_t kExtractsAtOnce = 2;
 
 }  // namespace
@@ -61,7 +61,8 @@ Status Import::MakeTemporary() {
   ATOLL_ASSIGN(const UniqueFd parent, sys::Open(environment_.temporary, O_RDONLY | O_DIRECTORY));
   ATOLL_TRY(sys::EnsureDirAt(parent.get(), kMembers, 0777));
   ATOLL_ASSIGN(directory_, sys::OpenBeneath(parent.get(), kMembers, O_RDONLY | O_DIRECTORY));
-  // The unpacker is another user, to whom the parent is closed: it gets in by descriptor only.
+  // The unpacker runs as another user and cannot enter the parent. It reaches this directory only
+  // through the descriptor.
   if (::fchmod(directory_.get(), 0777) != 0) return FailSys("fchmod members");
   return {};
 }
@@ -111,8 +112,8 @@ Status Import::NameImages() {
     if (wrong) return Fail(*std::move(wrong));
     return Fail(Code::kInvalidArgument, contents_.size() == 1
                                             ? "the archive names no image; give a name"
-                                            : "the archive holds several images, of which some "
-                                              "have no name; give the name of the one you want");
+                                            : "the archive holds several images, some without a "
+                                              "name; give the name of the wanted image");
   }
   return {};
 }
@@ -122,7 +123,7 @@ bool Import::Committing(const std::string& name) const {
                                     [&name](const auto& given) { return given.first == name; });
 }
 
-// On the pool.
+// Runs on the pool.
 Status Import::PlanLayers() {
   std::vector<ArchiveLayer> wanted;
   for (const ArchiveContents& contents : contents_) {
@@ -151,11 +152,11 @@ Status Import::PlanLayers() {
 }
 
 void Import::ExtractLayers() {
-  // A layer that cannot be begun has ended before the call returns.
+  // Extract may end within the call if it cannot start, and would then call this function again.
   if (std::exchange(filling_, true)) return;
   while (!error_ && extracting_ < kExtractsAtOnce && next_ < new_layers_.size()) Extract(next_++);
   filling_ = false;
-  // What has failed is removed when nothing more is written to it.
+  // Layers of a failed import are removed only after no unpacker writes any more.
   if (extracting_ != 0) return;
   error_ ? EndWith(Error(*error_)) : StackLayers();
 }
@@ -205,12 +206,13 @@ void Import::StackLayers() {
     const std::vector<ArchiveLayer>& layers = contents_[i].layers;
     for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
       const Layer& found = layers_.at(layer->blob_digest);
-      // overlayfs refuses the same directory twice. All that a layer does it does at its topmost
-      // place: whatever lies between two occurrences is hidden or kept the same by the upper one.
+      // overlayfs refuses the same directory twice. Only the topmost occurrence is kept, because it
+      // decides: whatever lies between two occurrences is hidden or repeated by the upper one.
       if (!stacked.insert(found.id).second) continue;
       image.layers.push_back(found.id);
       image.size_bytes += found.size_bytes;
-      // overlayfs heeds no opaque mark on a layer's root: what it hides is left out of the stack.
+      // overlayfs ignores an opaque mark on the root of a layer, so the layers below it are left
+      // out.
       if (found.opaque_root) break;
     }
     used.merge(stacked);
@@ -257,8 +259,8 @@ void Import::RemoveNext() {
   environment_.runner.RemoveLayer(
       layer, [self = shared_from_this(), this, layer](const Result<std::string>& removed) {
         if (abandoned_) return;
-        // A layer that could not be removed stays a leftover of the catalog: the next start tries
-        // again. The import's own error is the one to report.
+        // A layer that could not be removed stays a leftover in the catalog, and the next start
+        // tries again. The import's own error is reported.
         if (!removed) return RemoveNext();
         environment_.loop.RunBlocking(
             [self, this, layer] {
@@ -277,17 +279,17 @@ void Import::Cleanup() {
   archive_.reset();
   environment_.loop.RunBlocking(
       [this, self = shared_from_this()] {
-        // What a misbehaving unpacker made undeletable for us costs space, not correctness; the
-        // next start tries again.
+        // A misbehaving unpacker may leave files that this user cannot delete. They only cost
+        // space, and the next start tries again.
         [[maybe_unused]] const auto removed = sys::RemoveTree(AT_FDCWD, environment_.temporary);
       },
       [this, self = shared_from_this()] {
         if (abandoned_) return;
         const Done done = std::move(done_);
         if (error_) return done(Fail(*std::move(error_)));
-        result_.told = result_.images.empty() ? images_.front() : result_.images.front();
-        result_.told.left_out = left_out_;
-        for (const Image& image : result_.images) result_.told.given_names.push_back(image.name);
+        result_.primary = result_.images.empty() ? images_.front() : result_.images.front();
+        result_.primary.left_out = left_out_;
+        for (const Image& image : result_.images) result_.primary.given_names.push_back(image.name);
         result_.new_layers = std::move(new_layers_);
         done(std::move(result_));
       });

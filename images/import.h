@@ -3,11 +3,11 @@
 //   split (unpacker) → read and verify (pool) → reserve numbers (pool) → for each new layer:
 //   extract (unpacker, two at once) → for each: publish (spawner) → commit (pool)
 //
-// On a failure anywhere: the layers made so far are removed, then the temporary directory, then
-// `done` hears of it. What is imported without a name (ImageStore::ImportLayers) takes the same
-// way; its layers are committed, and no image.
+// If a step fails, the layers made so far are removed, then the temporary directory, and then
+// `done` is called. An import without a name (ImageStore::ImportLayers) takes the same steps, but
+// commits only its layers.
 //
-// Thread rule: lives on the loop; a pool thread touches only what a step hands to it.
+// Thread rule: lives on the loop; a pool thread touches only what its step gets.
 #pragma once
 
 #include <functional>
@@ -28,7 +28,7 @@
 namespace atl::images {
 
 struct ImportResult {
-  Image told;                 // to whoever asked for the import
+  Image primary;              // the image for the caller's `done`
   std::vector<Image> images;  // one for each name
   std::vector<Layer> new_layers;
 };
@@ -40,31 +40,31 @@ class Import : public std::enable_shared_from_this<Import> {
     UnpackRunner& runner;
     std::string database;                // path
     std::string temporary;               // directory of this import; does not exist yet
-    std::map<std::string, Layer> known;  // by blob digest, when the import starts
+    std::map<std::string, Layer> known;  // key: blob digest; at the start of the import
     int64_t now_ms = 0;
   };
   using Done = std::function<void(Result<ImportResult>)>;
-  // `name`: normalised, or empty. `accept`: null for what gets a name.
+  // `name`: normalised, or empty. `accept`: null for imports with a name.
   Import(Environment environment, UniqueFd archive, std::string name, ImageStore::Accept accept,
          Done done);
 
   void Start();
-  // The owner goes away: no further step is begun and `done` is not called.
+  // Called when the owner goes away: no further step is started and `done` is not called.
   void Abandon() { abandoned_ = true; }
 
-  // Whether the commit of this name is under way.
+  // Returns true if this name is being committed.
   bool Committing(const std::string& name) const;
 
  private:
-  // Runs `work` on the pool and `next` on the loop; a failure of `work` ends the import.
+  // Runs `work` on the pool and then `next` on the loop. If `work` fails, the import ends.
   void OnPool(std::function<Status()> work, std::function<void()> next);
-  // The callback of a runner's call: failures end the import, or else `next`.
+  // Returns a callback for the runner that calls `next`, or ends the import after a failure.
   UnpackRunner::Done Then(std::function<void(const std::string& report)> next);
 
   Status MakeTemporary();
   void ReadContents(const std::string& report_text);
   Status PlanLayers();
-  // What the archive's images are called.
+  // Decides the names of the archive's images.
   Status NameImages();
   void ExtractLayers();
   void Extract(size_t index);
@@ -84,17 +84,18 @@ class Import : public std::enable_shared_from_this<Import> {
   bool abandoned_ = false;
   bool committing_ = false;
 
-  UniqueFd directory_;                     // where the members of the archive are
-  std::vector<ArchiveContents> contents_;  // of each image
-  std::map<std::string, Layer> layers_;    // of them all, by blob digest
-  std::vector<Layer> new_layers_;          // in the order of extraction
+  UniqueFd directory_;                     // holds the members of the archive
+  std::vector<ArchiveContents> contents_;  // one for each image
+  std::map<std::string, Layer> layers_;    // the layers of all images, by blob digest
+  std::vector<Layer> new_layers_;          // ordered by extraction
   size_t next_ = 0;                        // index into new_layers_
-  size_t extracting_ = 0;                  // of them, now
+  size_t extracting_ = 0;                  // number of layers being extracted
   bool filling_ = false;                   // ExtractLayers is on the stack
   std::vector<wire::LayerId> to_remove_;
   LeftOut left_out_;
-  std::vector<std::pair<std::string, size_t>> names_;  // and which of `contents_` has it
-  std::vector<Image> images_;                          // of each of `contents_`
+  // the names, each with its index into contents_
+  std::vector<std::pair<std::string, size_t>> names_;
+  std::vector<Image> images_;  // one for each of contents_
   ImportResult result_;
   std::optional<Error> error_;
 };

@@ -1,5 +1,5 @@
-// ParseConfig and the store's own form of the config: what of an image goes into the environment
-// and the arguments of a process.
+// ParseConfig and the form of the config in the store: the parts of an image that become the
+// environment and arguments of a process.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -33,7 +33,7 @@ Result<std::vector<std::string>> Strings(const Json& object, const char* key) {
   size_t total = 0;
   for (const Json& entry : *found) {
     if (!entry.is_string()) {
-      return Fail(Code::kInvalidArgument, what + " holds something that is not a string");
+      return Fail(Code::kInvalidArgument, what + " has an element that is not a string");
     }
     const std::string& text = entry.get_ref<const std::string&>();
     total += text.size();
@@ -41,7 +41,7 @@ Result<std::vector<std::string>> Strings(const Json& object, const char* key) {
       return Fail(Code::kInvalidArgument, what + " is too long");
     }
     if (text.find('\0') != std::string::npos) {
-      return Fail(Code::kInvalidArgument, what + " holds a zero byte");
+      return Fail(Code::kInvalidArgument, what + " contains a zero byte");
     }
     strings.push_back(text);
   }
@@ -60,7 +60,7 @@ Result<std::string> String(const Json& object, const char* key, size_t limit) {
   }
   for (const char c : text) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-      return Fail(Code::kInvalidArgument, what + " holds a control character");
+      return Fail(Code::kInvalidArgument, what + " contains a control character");
     }
   }
   return text;
@@ -83,9 +83,9 @@ Status CheckWorkingDir(const std::string& directory) {
     return Fail(Code::kInvalidArgument,
                 "config: WorkingDir '" + Printable(directory, 80) + "' " + why);
   };
-  if (directory[0] != '/') return refuse("is not absolute");
-  // Split by hand: "//proc/./self" is beneath /proc as well. /proc/self/fd/N is how CVE-2024-21626
-  // left the container; no image has its work there.
+  if (directory[0] != '/') return refuse("is not an absolute path");
+  // Split by hand, because "//proc/./self" is within /proc too. A working directory of
+  // /proc/self/fd/N allowed the escape of CVE-2024-21626, and no image needs one there.
   bool first = true;
   for (size_t at = 0; at < directory.size();) {
     const size_t end = std::min(directory.find('/', at), directory.size());
@@ -93,13 +93,13 @@ Status CheckWorkingDir(const std::string& directory) {
     at = end + 1;
     if (part.empty() || part == ".") continue;
     if (part == "..") return refuse("holds '..'");
-    if (first && (part == "proc" || part == "sys")) return refuse("is beneath /proc or /sys");
+    if (first && (part == "proc" || part == "sys")) return refuse("is within /proc or /sys");
     first = false;
   }
   return {};
 }
 
-// Other labels are for people.
+// Reads only the label with facts; the other labels are for users.
 Result<std::string> ReadFacts(const Json& process) {
   const auto labels = process.find("Labels");
   if (labels == process.end() || !labels->is_object()) return std::string();
@@ -107,12 +107,12 @@ Result<std::string> ReadFacts(const Json& process) {
   if (facts == labels->end()) return std::string();
   if (!facts->is_string() || facts->get_ref<const std::string&>().size() > kMaxString) {
     return Fail(Code::kInvalidArgument,
-                std::string("config: the label ") + kFactsLabel + " is no text, or too long");
+                std::string("config: the label ") + kFactsLabel + " is not a text, or is too long");
   }
   return facts->get<std::string>();
 }
 
-// Nothing depends on these entries: a malformed one is left out, and the image is taken.
+// Nothing depends on these entries, so malformed ones are skipped and the image is accepted.
 void ReadForPeople(const Json& process, ImageConfig& config) {
   size_t total = 0;
   const auto fits = [&total](const std::string& text) {

@@ -17,7 +17,7 @@ using Json = nlohmann::json;
 
 constexpr size_t kMaxIndexEntries = 1024;
 
-// The member if it is there with that type, null otherwise.
+// Returns the member if it exists with that type, otherwise null.
 const Json* Member(const Json& object, const char* key, Json::value_t type) {
   if (!object.is_object()) return nullptr;
   const auto found = object.find(key);
@@ -35,7 +35,7 @@ bool IsManifestType(std::string_view type) {
 }
 
 bool IsLayerType(std::string_view type) {
-  // The specification knows no xz and no bzip2; layers of docker's archives may be either.
+  // The specification lists neither xz nor bzip2, but layers of Docker's archives may use them.
   constexpr std::array<std::string_view, 10> kTypes = {
       "application/vnd.oci.image.layer.v1.tar",
       "application/vnd.oci.image.layer.v1.tar+xz",
@@ -77,8 +77,8 @@ std::string Platform(const Json& entry) {
 std::string RefName(const Json& entry) {
   const Json* annotations = Member(entry, "annotations", Json::value_t::object);
   if (annotations == nullptr) return {};
-  // containerd and buildx put the whole name into their own annotation and only the tag into the
-  // common one.
+  // containerd and buildx put the full name into their own annotation and only the tag into the
+  // standard one.
   std::string name = StringMember(*annotations, "io.containerd.image.name");
   return name.empty() ? StringMember(*annotations, "org.opencontainers.image.ref.name") : name;
 }
@@ -103,13 +103,13 @@ std::string_view HostArchitecture() {
 #elif defined(__aarch64__)
   return "arm64";
 #else
-#error "name this architecture as Go does"
+#error "use Go's name of this architecture"
 #endif
 }
 
 namespace {
 
-// The entries for this host's platform, at least one.
+// Returns the entries for this host's platform, at least one.
 Result<std::vector<Descriptor>> FittingManifests(std::string_view index_json) {
   ATOLL_ASSIGN(const Json index, ParseForeignObject(index_json, "index.json"));
   const Json* entries = Member(index, "manifests", Json::value_t::array);
@@ -126,7 +126,7 @@ Result<std::vector<Descriptor>> FittingManifests(std::string_view index_json) {
   for (const Json& entry : *entries) {
     const std::string platform = Platform(entry);
     const std::string type = StringMember(entry, "mediaType");
-    // "unknown/unknown" are build attestations.
+    // "unknown/unknown" entries are build attestations.
     if (!platform.empty() && platform != host) {
       if (others.size() < 200 && platform != "unknown/unknown") {
         others += (others.empty() ? "" : ", ") + Printable(platform, 40);
@@ -150,7 +150,7 @@ Result<std::vector<Descriptor>> FittingManifests(std::string_view index_json) {
 
 Result<Descriptor> ChooseManifest(std::string_view index_json, std::string_view wanted) {
   ATOLL_ASSIGN(std::vector<Descriptor> fitting, FittingManifests(index_json));
-  // Several names of one image are no choice.
+  // Several names of the same image are not ambiguous.
   const bool same = std::all_of(fitting.begin(), fitting.end(), [&](const Descriptor& other) {
     return other.digest == fitting[0].digest;
   });
@@ -165,7 +165,7 @@ Result<Descriptor> ChooseManifest(std::string_view index_json, std::string_view 
   if (same) return fitting[0];
   return Fail(Code::kInvalidArgument, "the archive holds " + std::to_string(fitting.size()) +
                                           " images (" + names +
-                                          "); import it under the name of the one you want");
+                                          "); give the name of the wanted image");
 }
 
 Result<std::vector<Descriptor>> ChooseManifests(std::string_view index_json,

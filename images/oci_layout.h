@@ -1,6 +1,7 @@
-// The three JSON documents of an OCI image archive, as the OCI image specification 1.1 and Docker's
-// schema 2 have them. Pure functions over hostile bytes: nothing in a result has been compared with
-// a digest yet, but every string in it has its form and its bounds.
+// Parses the three JSON documents of an OCI image archive, in the forms of the OCI image
+// specification 1.1 and of Docker's schema 2. Pure functions over hostile bytes. Nothing in a
+// result has been compared with a digest yet, but every string in it has been checked for form and
+// length.
 #pragma once
 
 #include <cstdint>
@@ -13,25 +14,24 @@
 
 namespace atl::images {
 
-// What the images of this host must be built for: "amd64", "arm64".
+// The architecture that images must be built for: "amd64", "arm64".
 std::string_view HostArchitecture();
 
-// Whether a document of that media type lists manifests, and is none.
+// Returns true if a document of that media type is an index, not a manifest.
 bool IsIndexType(std::string_view type);
 
 struct Descriptor {
-  std::string digest;  // IsSha256Digest
+  std::string digest;  // valid for IsSha256Digest
   uint64_t size = 0;
   std::string media_type;
-  std::string ref_name;  // of an index entry; may be empty
+  std::string ref_name;  // only index entries have one; may be empty
   bool is_index = false;
 };
 
-// The manifest, or the nested index, for this host's platform. If several images fit, the one whose
-// name is `wanted` (any spelling; may be empty). Entries without platform are taken to fit.
+// Returns the manifest, or the nested index, for this host's platform. Of several, returns the one
+// named `wanted` (in any spelling; may be empty). An entry without a platform counts as matching.
 Result<Descriptor> ChooseManifest(std::string_view index_json, std::string_view wanted);
-// Likewise for who takes all that fit: the one that is `wanted`, or every entry for this platform
-// if nothing is wanted. At least one.
+// Like ChooseManifest, but returns all matching entries if `wanted` is empty. At least one.
 Result<std::vector<Descriptor>> ChooseManifests(std::string_view index_json,
                                                 std::string_view wanted);
 
@@ -41,8 +41,8 @@ struct Manifest {
 };
 Result<Manifest> ParseManifest(std::string_view json);
 
-// The label of a config that holds Image::facts. A label and no annotation: every form of archive
-// has labels, and so has what a registry or another tool makes of one.
+// The label of a config that holds Image::facts. A label is used and no annotation, because every
+// archive format keeps labels, and so do registries and other tools.
 inline constexpr char kFactsLabel[] = "atoll.snapshot";
 
 struct ParsedConfig {
@@ -52,7 +52,7 @@ struct ParsedConfig {
 };
 Result<ParsedConfig> ParseConfig(std::string_view json);
 
-// The config as it is kept in the store's database.
+// The form of the config in the store's database.
 std::string EncodeImageConfig(const ImageConfig& config);
 Result<ImageConfig> DecodeImageConfig(std::string_view json);
 

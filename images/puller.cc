@@ -19,9 +19,9 @@ using registry::Amount;
 using registry::Patience;
 using registry::Reference;
 
-// Two, because more would only share one line.
+// Two threads, because more would only share the same network connection.
 constexpr int kThreads = 2;
-// Under way and waiting.
+// Most pulls, running and waiting.
 constexpr size_t kMaxPulls = 16;
 
 std::string Mebibytes(uint64_t bytes) {
@@ -31,19 +31,19 @@ std::string Mebibytes(uint64_t bytes) {
 std::string Describe(const std::string& name, const Amount& amount) {
   const uint64_t total = amount.total;
   const uint64_t received = amount.received;
-  if (total == 0) return "image " + name + " is asked for at its registry";
+  if (total == 0) return "image " + name + " is being requested from its registry";
   if (received < total) {
     return "image " + name + " is being pulled: " + Mebibytes(received) + " of " +
            Mebibytes(total) + " have arrived";
   }
-  return "image " + name + " has arrived, its layers are being unpacked";
+  return "image " + name + " was received; its layers are being unpacked";
 }
 
-// What one pull is made with, on a thread of the pool.
+// The state of one pull, used on a thread of the pool.
 struct Pulling {
   std::string name;
   Credentials credentials;
-  std::set<std::string> here;  // layers that it can do without
+  std::set<std::string> here;  // layers that need not be fetched
   UniqueFd archive;
   Amount amount;
   Status fetched;
@@ -86,7 +86,7 @@ class RegistryPuller final : public Puller {
   Status Begin(const std::shared_ptr<Pulling>& pulling, const Done& done);
   void Fetched(const std::shared_ptr<Pulling>& pulling, const Done& done);
   void End(const std::shared_ptr<Pulling>& pulling, const Status& status, const Done& done);
-  // Whether a layer that a pull has done without may have been removed meanwhile.
+  // Returns true if a layer that was not fetched has been removed from the store meanwhile.
   bool HasLost(const std::set<std::string>& layers) const;
 
   Loop& loop_;
@@ -94,7 +94,8 @@ class RegistryPuller final : public Puller {
   const Config config_;
   std::set<std::shared_ptr<Pulling>> pulls_;
   const std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
-  http::BlockingPool pool_{kThreads};  // first to go: its threads look at the rest
+  // declared last, so that its threads end before the other members are destroyed
+  http::BlockingPool pool_{kThreads};
 };
 
 Puller::Progress RegistryPuller::Pull(const std::string& name, Credentials credentials, Done done) {
@@ -153,7 +154,7 @@ void RegistryPuller::End(const std::shared_ptr<Pulling>& pulling, const Status& 
   pulls_.erase(pulling);
   pulling->credentials = {};
   LogLine line(status ? LogLevel::kInfo : LogLevel::kWarning,
-               status ? "image pulled" : "an image could not be pulled");
+               status ? "image pulled" : "cannot pull an image");
   line.Add("image", pulling->name).Add("bytes", pulling->amount.received.load());
   if (!status) line.Add(status.error());
   done(status);

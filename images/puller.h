@@ -1,7 +1,7 @@
-// Images that are not here, fetched from their registries, as far as the operator lets us.
+// Fetches missing images from their registries, as far as the operator allows it.
 //
-// Thread rule: lives on the loop; what blocks is done by two threads of its own, so that a registry
-// that is slow keeps nobody else from the pool.
+// Thread rule: lives on the loop. Two threads of its own do the blocking work, so that a slow
+// registry does not occupy the shared pool.
 #pragma once
 
 #include <cstdint>
@@ -20,23 +20,23 @@ namespace atl::images {
 class Puller {
  public:
   struct Config {
-    std::vector<std::string> rules;  // registry::CheckPullRule; none: nothing is fetched
-    std::string auth_file;           // who we are, read anew each time; empty: nobody
-    std::string authorities;         // PEM file of whom to believe; empty: as the host does
+    std::vector<std::string> rules;  // registry::CheckPullRule; empty: nothing is fetched
+    std::string auth_file;    // credentials for registries, read anew for each pull; empty: none
+    std::string authorities;  // PEM file of trusted authorities; empty: those of the host
   };
   static std::unique_ptr<Puller> Create(Loop& loop, ImageStore& images, Config config);
-  // Waits for what is under way; nobody hears of it.
+  // Blocks until pulls in flight have ended. Their callbacks are not called.
   virtual ~Puller() = default;
 
-  // Whether the image of this normalised name may be fetched.
+  // Returns true if the image of this normalised name may be fetched.
   virtual bool MayPull(const std::string& name) const = 0;
-  // kUnavailable: as many images are being fetched, or wait for it, as may.
+  // kUnavailable: the limit of running and waiting pulls is reached.
   virtual Status CheckRoom() const = 0;
 
-  // How far it is, for people; as long as somebody holds it.
+  // Returns the progress as text for users. Keeps the pull's counters alive.
   using Progress = std::function<std::string()>;
-  // Fetches and imports it; `done` hears of the end, on the loop, later. `credentials`: of whoever
-  // asks, instead of the operator's.
+  // Fetches and imports the image. `done` is called once, on the loop, never from within this call.
+  // `credentials`: of the client, used instead of the operator's.
   virtual Progress Pull(const std::string& name, Credentials credentials,
                         std::function<void(const Status&)> done) = 0;
 };

@@ -15,10 +15,10 @@ namespace {
 
 constexpr size_t kMaxErrorLine = 512;
 constexpr std::string_view kErrorPrefix = "error ";
-// kResourceExhausted that is not the archive's fault: the disk is full.
+// Marks a kResourceExhausted that is not the archive's fault: the disk is full.
 constexpr std::string_view kNoRoom = "no_room";
 
-// What an archive can cause; any other word is taken as kInternal.
+// Codes that an archive can cause. Any other code becomes kInternal.
 constexpr std::array kCodes = {Code::kInvalidArgument, Code::kResourceExhausted, Code::kUnavailable,
                                Code::kPermissionDenied, Code::kInternal};
 

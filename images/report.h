@@ -1,5 +1,5 @@
-// The words that atoll-unpack and the image store exchange through the unpacker's report pipe.
-// The store takes them as hostile: the process that wrote them had read a hostile archive.
+// The messages that atoll-unpack sends to the image store through its report pipe. The store treats
+// them as hostile, because their author has read a hostile archive.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,17 @@
 
 namespace atl::images {
 
-// "key value" lines; all keys are always there.
+// Lines of "key value". All keys are always present.
 struct UnpackReport {
-  std::string diff_id;   // "sha256:…" of the uncompressed layer; empty but after a layer
-  std::string content;   // of the tar that its tree is packed as, unpack/pack.h; likewise,
-                         // and after a pack
-  uint64_t entries = 0;  // files and directories written
-  uint64_t bytes = 0;    // of their contents
-  // What was left out of the layer.
+  std::string diff_id;  // "sha256:…" of the uncompressed layer; only set after a layer
+  // digest of the tar that its tree packs to (unpack/pack.h); only set after a layer and after a
+  // pack
+  std::string content;
+  uint64_t entries = 0;  // number of files and directories written
+  uint64_t bytes = 0;    // size of their contents
+  // Counts of what was left out of the layer.
   uint64_t skipped_devices = 0;
-  uint64_t skipped_entries = 0;  // of names that no file can have
+  uint64_t skipped_entries = 0;  // entries with names that no file can have
   uint64_t dropped_xattrs = 0;
   uint64_t replaced_owners = 0;  // entries of users or groups that a sandbox does not have
   bool opaque_root = false;      // the layer hides everything below it
@@ -28,13 +29,14 @@ struct UnpackReport {
 };
 Result<UnpackReport> ParseUnpackReport(std::string_view text);
 
-// An error as one line, "error CODE: message", at most 512 bytes, nothing but printable ASCII.
+// Returns an error as one line, "error CODE: message", at most 512 bytes of printable ASCII.
 std::string EncodeUnpackError(const Error& error);
-// Finds such a line in `error`'s message, whatever its carrier put around it, and gives it back
-// with its code. Without one: kInternal, made printable.
+// Finds such a line in `error`'s message, whatever surrounds it, and returns it with its code. If
+// there is none, returns kInternal with the message made printable.
 Error DecodeUnpackError(const Error& error);
 
-// Other people's bytes for a message: printable ASCII as it is, the rest as \xNN, cut to `limit`.
+// Makes untrusted bytes fit for a message: printable ASCII is kept, other bytes become \xNN, and
+// the result is cut to `limit`.
 std::string Printable(std::string_view bytes, size_t limit = 200);
 
 }  // namespace atl::images

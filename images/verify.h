@@ -15,7 +15,7 @@ namespace atl::images {
 
 class Verify : public std::enable_shared_from_this<Verify> {
  public:
-  // `null`: /dev/null, open for writing. Once `owner` has expired no further step is begun and
+  // `null`: /dev/null, open for writing. After `owner` has expired, no further step is started and
   // `done` is not called.
   Verify(std::weak_ptr<bool> owner, UnpackRunner& runner, std::vector<Layer> layers, UniqueFd null,
          std::function<void(std::vector<ImageStore::VerifiedLayer>)> done);

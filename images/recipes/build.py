@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes an image archive by a recipe; what 'atoll image build' runs.
+"""Makes an image archive from a recipe. Run by 'atoll image build'.
 
     build.py RECIPE|FILE.toml OUT.tar [--name NAME[:TAG]] [--no-gzip]
 
@@ -30,7 +30,7 @@ from layer import LayerError, make_layer
 
 
 def make_in_box(base, step, tar):
-    """A step that strangers' packages are part of."""
+    """A step that handles packages, which are untrusted."""
     with tempfile.TemporaryDirectory(prefix='atoll-step.') as work, boxes.Box(base.tools(bool(step.npm)), network=True) as box:
         work = pathlib.Path(work)
         (work / 'files').mkdir()
@@ -57,7 +57,7 @@ def make_in_box(base, step, tar):
 
 
 def make_layers(recipe, base, layers):
-    """Where each is: the tar or the directory."""
+    """Path of the tar or directory of each layer."""
     made = []
     for step, layer in zip(recipe.steps, layers):
         if step.pip or step.npm:
@@ -70,7 +70,7 @@ def make_layers(recipe, base, layers):
 
 
 def debian_layers(recipe, layers, work):
-    """Its packages, and the layers above them, which are made meanwhile; the lowest first."""
+    """Makes the packages' layer and, at the same time, the layers above it. Returns them, lowest first."""
     with concurrent.futures.ThreadPoolExecutor(1) as beside:
         base = debian.Base(recipe.suite, work)
         base.make()
@@ -91,7 +91,7 @@ def busybox_layers(recipe, layers, work):
 
 
 def run_on(layers, recipe, tar):
-    """What its scripts write, which run in a sandbox of all that is below."""
+    """Returns the layer that the recipe's scripts write, which run in a sandbox of all layers below."""
     with boxes.image_of(layers) as image, boxes.Box(image, network=True) as box:
         box.trust()
         for script in recipe.run:
@@ -100,7 +100,7 @@ def run_on(layers, recipe, tar):
 
 
 def build(what, out, name, compress):
-    """Writes the archive; the recipe, as it was carried out."""
+    """Writes the archive. Returns the recipe that was carried out."""
     recipe = recipes.load(what)
     if recipe.suite and recipe.suite not in suites.PYTHON:
         raise recipes.RecipeError(f"suite: '{recipe.suite}' is none of {', '.join(suites.PYTHON)}")
@@ -134,7 +134,7 @@ def main():
     parser.add_argument('--no-gzip', action='store_true', help='for one who unpacks it at once')
     given = parser.parse_args()
     os.umask(0o022)
-    # What is begun is ended, and what is on disk removed.
+    # Ends running programs and removes temporary files.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit('ended'))
     try:
         made = build(given.recipe, given.out.absolute(), given.name, not given.no_gzip)

@@ -1,4 +1,5 @@
-"""The daemon's API, as a build of a Dockerfile needs it: sandboxes that run one step each, their files, snapshots."""
+"""The part of the daemon's API that a Dockerfile build needs: sandboxes that run one step each, their files,
+snapshots."""
 import base64
 import http.client
 import io
@@ -19,7 +20,7 @@ _LOOK_SECONDS = 0.02
 
 
 class ApiError(Exception):
-    """What the server said; `status` is its own."""
+    """An error of the server, with its status and message."""
 
     def __init__(self, status, text):
         super().__init__(text)
@@ -36,7 +37,7 @@ def _literal(path):
 
 
 class Api:
-    """One connection, which is opened again where it broke while nothing was sent on it."""
+    """One connection. It is opened again if it broke before anything was sent on it."""
 
     def __init__(self, url, key, cacert):
         self._url, self._key = urllib.parse.urlsplit(url), key
@@ -51,7 +52,7 @@ class Api:
         return self._connection
 
     def open(self, method, target, body=None, headers=None):
-        """The answer, unread, if its status is 2xx."""
+        """Returns the unread answer if its status is 2xx."""
         headers = {'OPEN-SANDBOX-API-KEY': self._key, **(headers or {})} if self._key else dict(headers or {})
         if isinstance(body, dict):
             body, headers['Content-Type'] = json.dumps(body), 'application/json'
@@ -74,7 +75,7 @@ class Api:
         return answer
 
     def send(self, method, target, body=None, headers=None):
-        """The object that it answers; {} without a body."""
+        """Returns the object in the answer, {} if it has no body."""
         data = self.open(method, target, body, headers).read(MAX_ANSWER)
         return _object(data.decode('utf-8', 'replace')) if data else {}
 
@@ -88,7 +89,7 @@ def _object(text):
 
 
 class Box:
-    """A sandbox of an image or a snapshot, for as long as the `with` block."""
+    """A sandbox of an image or a snapshot that exists during the `with` block."""
 
     def __init__(self, api, parent, network):
         self._api, self._parent, self._network = api, parent, network
@@ -130,7 +131,7 @@ class Box:
     # ---- programs
 
     def run(self, argv, env, cwd, ids):
-        """Its exit code, or what ended it as a text; what it prints goes to standard error."""
+        """Returns the exit code, or a text with what ended the program. Its output goes to standard error."""
         answer = self._ask('POST', '/command?encoding=base64',
                            {'argv': argv, 'envs': env, 'cwd': cwd, 'uid': ids[0], 'gid': ids[1]})
         outcome = 'the sandbox went away'
@@ -147,7 +148,7 @@ class Box:
         return outcome
 
     def trust(self):
-        """The operator's certificates, in memory; the variables that lead there."""
+        """Puts the operator's certificates into memory. Returns the variables that point to them."""
         data = settings.certificates()
         with tempfile.TemporaryFile() as file:
             with tarfile.open(fileobj=file, mode='w', format=tarfile.PAX_FORMAT) as tar:
@@ -160,14 +161,14 @@ class Box:
     # ---- files
 
     def unpack(self, tar, directory):
-        """A tar with owners, beneath a directory that is made where it is missing."""
+        """Extracts a tar, including owners, into a directory, which is created if it is missing."""
         size = tar.seek(0, os.SEEK_END)
         tar.seek(0)
         self._ask('POST', f'/directories/tar?owners=true&path={quote(directory)}', tar,
                   {'Content-Type': 'application/x-tar', 'Content-Length': str(size)}).read(MAX_ANSWER)
 
     def pack(self, directory):
-        """What is beneath it, as such a tar."""
+        """Returns the content of a directory as such a tar."""
         return self._save(self._ask('GET', f'/directories/tar?owners=true&path={quote(directory)}'))
 
     def read(self, path):
@@ -182,7 +183,7 @@ class Box:
         return file
 
     def info(self, path):
-        """{type, owner, group, mode, …} of the entry itself; None without one."""
+        """Returns {type, owner, group, mode, …} of the entry itself, None if it does not exist."""
         try:
             told = json.loads(self._ask('GET', f'/v1/filesystem/0/0/files/info?path={_literal(path)}').read(MAX_ANSWER))
         except ApiError as error:
@@ -192,7 +193,7 @@ class Box:
         return next(iter(told.values()), None)
 
     def names(self, directory):
-        """None: it is no directory."""
+        """Returns None if the path is not a directory."""
         try:
             told = json.loads(self._ask('GET', f'/v1/filesystem/0/0/directories/list?path={_literal(directory)}')
                               .read(MAX_ANSWER))
@@ -214,7 +215,7 @@ class Box:
         return [line.split(':') for line in text.splitlines()]
 
     def account(self, said):
-        """(uid, gid, home) of USER[:GROUP], by names or numbers. LookupError: there is none of that name."""
+        """Returns (uid, gid, home) of USER[:GROUP], given as names or numbers. LookupError: no such name."""
         user, _, group = said.partition(':')
         uid, gid, home = (int(user), 0, '/') if user.isdigit() else (None, 0, '/')
         for fields in self._accounts('/etc/passwd'):
@@ -238,10 +239,10 @@ class Box:
             raise LookupError(f"'{said}': ids are below 65536 here")
         return uid, gid, home
 
-    # ---- what it has written
+    # ---- snapshots
 
     def snapshot(self, name):
-        """The id of one that is ready."""
+        """Takes a snapshot and returns its id when it is ready."""
         made = self._api.send('POST', f'/sandboxes/{self.id}/snapshots', {'name': name})
         while made['status']['state'] == 'Creating':
             _look_again()

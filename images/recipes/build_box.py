@@ -1,4 +1,4 @@
-"""A sandbox in which what strangers wrote is run while an image is made."""
+"""A sandbox that runs untrusted code while an image is made."""
 import contextlib
 import json
 import os
@@ -20,7 +20,7 @@ _VARIABLES = ('ATOLL_SERVER', 'ATOLL_API_KEY', 'ATOLL_API_KEY_FILE', 'ATOLL_CACE
 
 
 def _programs():
-    """The folder of atoll and atolld: beside the recipes, built or installed."""
+    """The folder of atoll and atolld: beside the recipes, or where they are installed."""
     for place in (HERE.parent.parent / 'build', HERE.parent.parent.parent / 'bin'):
         if (place / 'atoll').is_file():
             return place
@@ -31,9 +31,9 @@ def _programs():
 
 
 class Box:
-    """Ends with the `with` block."""
-    _client = None  # the program
-    _server = {}    # in its environment: which daemon it speaks to
+    """Exists during the `with` block."""
+    _client = None  # path of the client program
+    _server = {}    # environment that selects the daemon
 
     def __init__(self, image, network):
         self._words = [image, 'sleep', 'infinity']
@@ -56,14 +56,15 @@ class Box:
 
     @classmethod
     def images(cls):
-        """Names of those that the daemon has."""
+        """Returns the names of the daemon's images."""
         told = json.loads(cls.client('--json', 'image', 'ls', stdout=subprocess.PIPE))
         return [image['name'] for image in told['items']]
 
     def run(self, script, *words, env=None):
-        """By sh, as the sandbox's root."""
+        """Runs a shell script as the sandbox's root."""
         env = {**self._env, **(env or {})}
-        # By name: a proxy's address may hold a password, and everybody sees arguments.
+        # Passed in the environment, because a proxy's address may hold a password, and everybody can see
+        # arguments.
         names = [word for name in env for word in ('-e', name)]
         self.client('exec', '-u', '0:0', '-w', '/', *names, self._id, 'sh', '-c', script, 'sh', *words, env=env)
 
@@ -74,7 +75,7 @@ class Box:
         self.client('cp', f'{self._id}:{place}', target)
 
     def trust(self):
-        """From now on what is run may fetch: by the operator's settings, with their certificates."""
+        """Allows later commands to use the network, with the operator's settings and certificates."""
         with tempfile.NamedTemporaryFile(prefix='atoll-certificates.') as file:
             file.write(settings.certificates())
             file.flush()
@@ -82,12 +83,12 @@ class Box:
         self._env = settings.environment()
 
     def diff(self, target):
-        """What was written, as a layer."""
+        """Returns what was written, as a layer."""
         self.client('diff', '-o', target, self._id)
 
 
 def import_image(name, layers):
-    """As the client's user would, of directories and tars, the lowest first."""
+    """Makes an image archive of directories and tars, lowest first, as the client's user."""
     with tempfile.TemporaryDirectory(prefix='atoll-import.') as work:
         archive = pathlib.Path(work, 'image.tar')
         with oci_archive.Archive(archive, compress=False) as written:
@@ -99,7 +100,7 @@ def import_image(name, layers):
 
 @contextlib.contextmanager
 def image_of(layers):
-    """The name of an image of these; it is gone behind the body."""
+    """Imports the layers as an image for the duration of the block, and gives its name."""
     name = f'atoll/build:{os.getpid()}-{secrets.token_hex(4)}'
     import_image(name, layers)
     try:
@@ -110,9 +111,9 @@ def image_of(layers):
 
 @contextlib.contextmanager
 def daemon():
-    """Boxes are made by the daemon that the client finds; without one, by one of the build's own."""
+    """Makes boxes with the daemon that the client finds, or else with a daemon of the build's own."""
     Box._client = str(_programs() / 'atoll')
-    # No other program that a build starts knows the key.
+    # Only this process knows the key, not the programs that a build starts.
     Box._server = {name: os.environ.pop(name) for name in list(os.environ) if name in _VARIABLES}
     known = subprocess.run([Box._client, 'image', 'ls', '-q'], env={**os.environ, **Box._server}, check=False,
                            stdin=subprocess.DEVNULL, capture_output=True, text=True)
@@ -130,7 +131,7 @@ def daemon():
 
 @contextlib.contextmanager
 def _own_daemon(top):
-    """With directories and a port of its own."""
+    """Starts a daemon with directories and a port of its own."""
     top.chmod(0o755)
     (top / 'atoll.toml').write_text(
         f'[server]\nport = 0\n[storage]\ndata_dir = "{top}/data"\n[runtime]\nrun_dir = "{top}/run"\n'

@@ -1,6 +1,6 @@
-"""The folder that a Dockerfile's COPY takes files from: what is in it, what of that is ignored, and tars of it.
+"""The folder from which a Dockerfile's COPY takes files: its content, what .dockerignore excludes, and tars of it.
 
-Nothing is opened through a link: each name is opened beneath the folder, one directory after the other.
+No link is followed when a file is opened: each name is opened within the folder, one directory after the other.
 """
 import contextlib
 import hashlib
@@ -15,11 +15,11 @@ MAX_DEPTH = 200
 
 
 class ContextError(Exception):
-    """For who wrote the Dockerfile."""
+    """An error for the author of the Dockerfile."""
 
 
 class Entry:
-    """`path`: its parts, beneath the context."""
+    """`path`: its components, relative to the context."""
     __slots__ = ('path', 'info', 'link')
 
     def __init__(self, path, info, link=''):
@@ -33,7 +33,7 @@ class Context:
     def __init__(self, folder, ignored):
         self._top = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._ignored = ignored
-        self._entries = None  # by path
+        self._entries = None  # entries by path
 
     def close(self):
         os.close(self._top)
@@ -80,7 +80,8 @@ class Context:
         return self._entries
 
     def match(self, source):
-        """The entries that a source of COPY names, links within the context followed; () is all of it."""
+        """Returns the entries that a source of COPY names, following links within the context. () is the whole
+        context."""
         parts = [part for part in source.split('/') if part not in ('', '.')]
         if '..' in parts:
             raise ContextError(f"'{source}': leads out of the context")
@@ -95,7 +96,7 @@ class Context:
         return [self._through_links(path, source) for path in found]
 
     def _through_links(self, path, source):
-        """Where a path leads, links looked up beneath the context alone."""
+        """Resolves a path, following links only within the context."""
         rest, here, followed = list(path), (), 0
         while rest:
             name = rest.pop(0)
@@ -117,16 +118,16 @@ class Context:
         return here
 
     def beneath(self, path):
-        """Entries below a directory, each directory before what is in it."""
+        """Returns the entries below a directory, each directory before its content."""
         return [entry for other, entry in sorted(self.entries().items())
                 if len(other) > len(path) and other[:len(path)] == path]
 
     def digest(self, into, path):
-        """Adds what COPY would copy to a hash: names, kinds, modes, contents; no times, no owners."""
+        """Adds what COPY would copy to a hash: names, kinds, modes and contents, but no times or owners."""
         entry = self.entries().get(path)
         for one in [*([entry] if entry else []), *(self.beneath(path) if not entry or entry.is_dir() else [])]:
             kind = stat.S_IFMT(one.info.st_mode)
-            # The instruction names the entry itself, so this is the rest of its path.
+            # The instruction names the entry itself, so its own name is not part of the rest of the path.
             name = '/'.join(one.path[len(path):])
             into.update(f'{len(name.encode("utf-8", "surrogateescape"))} {kind:o} {one.info.st_mode & 0o7777:o} '
                         f'{one.link}\0'.encode('utf-8', 'surrogateescape') + os.fsencode(name))
@@ -138,7 +139,8 @@ class Context:
                 into.update(content.digest())
 
     def add(self, tar, path, name, owner, mode):
-        """The entry `path`, and all below it, as `name` to a tarfile; '' is the directory's content alone."""
+        """Adds the entry `path`, with everything below it, to a tarfile under `name`. '' means only a directory's
+        content."""
         entry = self.entries().get(path)
         wanted = [*([entry] if entry and name else []), *(self.beneath(path) if not entry or entry.is_dir() else [])]
         for one in wanted:
@@ -159,4 +161,4 @@ class Context:
                         raise ContextError(f'{"/".join(one.path)}: became another kind of file while it was read')
                     member.size = now.st_size
                     tar.addfile(member, file)
-            # A socket, a FIFO or a device is no file to copy.
+            # Sockets, FIFOs and devices are not copied.

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes an image by a Dockerfile; what 'atoll image build -f' runs.
+"""Makes an image from a Dockerfile. Run by 'atoll image build -f'.
 
     build_file.py --file FILE [--name NAME] [--build-arg NAME=VALUE]… [--target STAGE] [--network none] [--no-cache] CONTEXT
 
-Each RUN, COPY, ADD and WORKDIR is a sandbox of what is below it, and a snapshot, which is kept for the next build that
-comes to the same step. Nothing of the Dockerfile, the context or an image runs here.
+Each RUN, COPY, ADD and WORKDIR runs in a sandbox of the steps below it and becomes a snapshot, which is kept for later
+builds with the same step. Nothing of the Dockerfile, the context or an image runs on the host.
 """
 import argparse
 import copy
@@ -27,11 +27,11 @@ from build_api import Api, ApiError, Box, quote
 from build_context import Context, ContextError
 from dockerfile import DockerfileError, Variables
 
-KEPT = 'atoll-build:'  # names of the snapshots of steps
+KEPT = 'atoll-build:'  # prefix of the names of steps' snapshots
 MAX_KEPT = 200
-_STEP = 3  # raised when the same step would give something else
+_STEP = 3  # part of the keys; raised when the same step gives another result
 _ARCHIVE = re.compile(r'\.(tar|tar\.(gz|bz2|xz|zst)|tgz|tbz2?|txz)$')
-# Without an ARG for them.
+# Arguments that need no ARG instruction.
 _PROXIES = ('HTTP_PROXY', 'HTTPS_PROXY', 'NO_PROXY', 'FTP_PROXY', 'ALL_PROXY')
 PREDEFINED = {*_PROXIES, *map(str.lower, _PROXIES)}
 _DEFAULT_PATH = oci_archive.DEFAULT_PATH.partition('=')[2]
@@ -43,13 +43,13 @@ _PLATFORMS = {f'{whose}{what}': value for whose in ('TARGET', 'BUILD') for what,
 
 
 class Stage:
-    """What is there behind an instruction."""
+    """The state of a stage after an instruction."""
 
     def __init__(self, parent, key, config, args):
         self.parent = parent  # ('image', its name) or ('snapshot', its id)
-        self.key = key        # the same key, the same files
-        self.config = config  # as an OCI image's has it
-        self.args = args      # ARGs that count here, None without a value
+        self.key = key        # the same key means the same files
+        self.config = config  # the config of an OCI image
+        self.args = args      # ARGs in effect; None: without a value
         self.cmd_is_own = False
 
     def env(self):
@@ -66,19 +66,19 @@ class Build:
         self._use_kept = not options.no_cache
         self._given = dict(word.partition('=')[::2] if '=' in word else (word, os.environ[word])
                            for word in options.build_arg if '=' in word or word in os.environ)
-        self._asked = set()  # of these
+        self._asked = set()  # build arguments that an ARG has used
         self._target = options.target
         self._global = {}
-        self._stages = {}  # made, by number
-        self._sources = {}  # images of COPY --from, by name
-        self._used = set()  # snapshots
+        self._stages = {}  # finished stages by number
+        self._sources = {}  # images of COPY --from by name
+        self._used = set()  # snapshots in use
         self._count = self._total = 0
         self._line = 1
 
     # ---- stages
 
     def run(self):
-        """The last stage, or the one that was asked for."""
+        """Makes the last stage, or the requested one."""
         blocks = self._blocks()
         names = {}
         for number, block in enumerate(blocks):
@@ -106,7 +106,7 @@ class Build:
         return self._stages[wanted]
 
     def _blocks(self):
-        """The instructions of each stage; what stands before the first one is in self._global."""
+        """Splits the instructions into stages. Those before the first stage are in self._global."""
         blocks = []
         for instruction in self._file.instructions:
             self._line = instruction.line
@@ -127,7 +127,7 @@ class Build:
         return self._variables(instruction.line, {**_PLATFORMS, **self._global}).expand(instruction.text.split()[0])
 
     def _stage_named(self, name, before):
-        """The number of a stage of this name, or None."""
+        """Returns the number of the stage with this name, or None."""
         number = self._names.get(name.lower())
         if number is None and name.isdigit():
             number = int(name)
@@ -151,7 +151,7 @@ class Build:
         stage = self._begin(number, first)
         for instruction in block[1:]:
             self._line = instruction.line
-            if instruction.word not in ('RUN', 'COPY', 'ADD', 'WORKDIR'):  # these tell what came of them
+            if instruction.word not in ('RUN', 'COPY', 'ADD', 'WORKDIR'):  # these print their own result
                 self._say(instruction)
             getattr(self, '_do_' + instruction.word.lower())(stage, instruction, number)
         return stage
@@ -174,7 +174,7 @@ class Build:
         return self._image(name)
 
     def _image(self, name):
-        """A stage that is an image."""
+        """Returns a stage that consists of an image."""
         if name == 'scratch':
             name = self._scratch()
         told = self._api.send('GET', '/images/' + quote(name))
@@ -190,7 +190,7 @@ class Build:
         return stage
 
     def _scratch(self):
-        """An image without a file."""
+        """Returns a stage without any file."""
         name = 'atoll/build:scratch'
         try:
             self._api.send('GET', '/images/' + quote(name))
@@ -214,7 +214,7 @@ class Build:
         return Variables(line, self._file.escape, known.get)
 
     def _known(self, stage):
-        """What $NAME means: ENV counts more than ARG."""
+        """Returns the values of variables. ENV overrides ARG."""
         return {**{name: value for name, value in self._given.items() if name in PREDEFINED},
                 **{name: value for name, value in stage.args.items() if value is not None}, **stage.env()}
 
@@ -222,7 +222,7 @@ class Build:
         return self._variables(instruction.line, self._known(stage)).expand(text)
 
     def _words(self, stage, instruction):
-        """Of the JSON form, or as they stand between spaces."""
+        """Returns the words of the JSON form, or those separated by spaces."""
         words = instruction.words if instruction.words is not None else instruction.text.split()
         return [self._expand(stage, instruction, word) for word in words]
 
@@ -245,7 +245,7 @@ class Build:
     # ---- steps that write files
 
     def _step(self, stage, instruction, said, network, work):
-        """Goes on from what an earlier build has kept of the same step, or does `work` in a box."""
+        """Uses the snapshot of the same step of an earlier build, or does `work` in a box."""
         key = hashlib.sha256(json.dumps([_STEP, stage.key, said]).encode('utf-8', 'surrogateescape')).hexdigest()
         kept = self._find(key) if self._use_kept else None
         self._say(instruction, kept is not None)
@@ -279,7 +279,7 @@ class Build:
             alone = instruction.heredocs and re.fullmatch(r'<<-?[\'"]?\w+[\'"]?', text)
             if alone and instruction.heredocs[0].body.startswith('#!'):
                 script = instruction.heredocs[0].body
-                # /dev/shm runs nothing by itself.
+                # Nothing is executed from /dev/shm.
                 argv = [*script.partition('\n')[0][2:].split(), '/dev/shm/script']
             elif alone:
                 argv = [*self._shell(stage), instruction.heredocs[0].body]
@@ -387,7 +387,7 @@ class Build:
 
     @staticmethod
     def _last_name(word, path):
-        """What a source is called there: by its own name, even if that is a link."""
+        """Returns the name of a source in the target directory: its own name, even if it is a link."""
         own = word.rstrip('/').rpartition('/')[2]
         return own if own and not set(own) & set('*?[\\') else path[-1]
 
@@ -403,7 +403,7 @@ class Build:
         return self._variables(instruction.line, self._known(stage)).expand(heredoc.body, quotes=False)
 
     def _source(self, name, number, instruction):
-        """Of COPY --from: a stage, or an image."""
+        """Returns the source of COPY --from: a stage, or an image."""
         other = self._stage_named(name, number)
         if other is not None:
             return self._stages[other]
@@ -429,7 +429,7 @@ class Build:
                             box.unpack(tar, place if is_dir else os.path.dirname(place))
 
     def _found_in(self, other, word, instruction):
-        """What a source of an image or a stage stands for."""
+        """Returns the paths that a source in an image or stage matches."""
         found = ['/']
         for part in (part for part in word.split('/') if part):
             if set(part) & set('*?['):
@@ -452,7 +452,7 @@ class Build:
         stage.config['WorkingDir'] = place
         self._step(stage, instruction, ['WORKDIR', place], False, lambda box: None)
 
-    # ---- what only the config says
+    # ---- instructions that only change the config
 
     def _do_arg(self, stage, instruction, number):
         for name, value in self._arg_words(instruction, self._known(stage)):
@@ -463,7 +463,7 @@ class Build:
             stage.args[name] = value
 
     def _do_env(self, stage, instruction, number):
-        known = self._known(stage)  # of before: one instruction's own count from the next one on
+        known = self._known(stage)  # values from before this instruction; its own apply only to later ones
         for name, value in dockerfile.pairs(instruction, self._file.escape):
             name = self._variables(instruction.line, known).expand(name)
             if not name or '=' in name:
@@ -524,11 +524,11 @@ class Build:
 
     def _do_entrypoint(self, stage, instruction, number):
         stage.config['Entrypoint'] = self._command(stage, instruction)
-        # Words for the program of the image below are none for this one.
+        # CMD of the image below was meant for its ENTRYPOINT.
         if not stage.cmd_is_own:
             stage.config['Cmd'] = []
 
-    # ---- the end
+    # ---- cleaning up
 
     def commit(self, stage, name):
         kind, parent = stage.parent
@@ -536,7 +536,7 @@ class Build:
         return self._api.send('POST', f'/images/commit?name={quote(name)}&{kind}={quote(parent)}', config)
 
     def forget_old(self):
-        """Of what steps have left, the newest stay."""
+        """Removes snapshots of steps, except the newest ones."""
         kept, page = [], 1
         while True:
             told = self._api.send('GET', f'/snapshots?pageSize=200&page={page}')
@@ -563,7 +563,7 @@ def _ids_of(box, info):
 
 
 def ignored_of(file, context):
-    """FILE.dockerignore, else that of the context."""
+    """Returns FILE.dockerignore if it exists, else that of the context."""
     for place in (pathlib.Path(f'{file}.dockerignore'), context / '.dockerignore'):
         if place.is_file() and not place.is_symlink():
             with open(place, 'rb') as opened:

@@ -1,4 +1,4 @@
-"""Tars that go into the sandboxes of a build, and from one to another."""
+"""Tars that go into the sandboxes of a build, and from one sandbox to another."""
 import io
 import os
 import tarfile
@@ -32,7 +32,7 @@ def tar_of_file(name, content, owner, mode):
 
 
 def owned(packed, owner, mode):
-    """The tar of a box, with another owner and mode if there is one."""
+    """Returns the tar of a box, with owner and mode replaced if they are given."""
     if owner is None and mode is None:
         return open(os.dup(packed.fileno()), 'rb')
     file = tempfile.TemporaryFile()

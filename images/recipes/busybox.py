@@ -1,4 +1,4 @@
-"""A root file system around Debian's static busybox: no privilege, a second."""
+"""Makes a root file system from Debian's static busybox. Needs no privilege and takes a second."""
 import os
 import pathlib
 import shutil
@@ -7,7 +7,8 @@ import sys
 
 from programs import need
 
-# --list-full puts env and a few more only below /usr/bin, sh only below /bin: as scripts expect.
+# Links are made in both directories: --list-full lists env and a few others only in /usr/bin, and sh only
+# in /bin, but scripts expect both.
 DIRECTORIES = {'bin': 0o755, 'dev': 0o755, 'etc': 0o755, 'home': 0o755, 'proc': 0o755,
                'root': 0o700, 'run': 0o755, 'sbin': 0o755, 'sys': 0o755, 'tmp': 0o1777,
                'usr/bin': 0o755, 'usr/sbin': 0o755, 'var/tmp': 0o1777}

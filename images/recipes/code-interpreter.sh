@@ -1,8 +1,8 @@
 #!/bin/sh
-# The entrypoint: looks at the versions that were asked for, and answers for the Jupyter server that clients
-# wait for, also beside what follows it. Contexts are the business of Atoll, which finds the kernels itself.
+# The entrypoint: checks the requested versions, and answers on the port of the Jupyter server that clients
+# wait for, also beside another program. Atoll itself finds the kernels and manages contexts.
 
-# LANGUAGE ASKED COMMAND…: says so if that is not what the command prints, the image's only one.
+# LANGUAGE REQUESTED COMMAND…: warns if the command prints another version, which is the image's only one.
 wanted() {
   language=$1 asked=$2
   [ -n "$asked" ] || return 0

@@ -1,7 +1,6 @@
-"""Debian's lowest layers, from the machine's own apt sources, without a registry.
+"""Makes the lowest layers from Debian packages of the machine's own apt sources, without a registry.
 
-apt fetches as nobody, and checks signatures. What packages run when they are installed is run in a
-sandbox without a network.
+apt fetches as nobody and checks signatures. Maintainer scripts of packages run in a sandbox without a network.
 """
 import contextlib
 import hashlib
@@ -18,12 +17,12 @@ import unpack_debs
 from build_box import Box, import_image
 from programs import NOBODY, run
 
-# The lowest packages, installed, are kept for a while: most of what a first build takes.
+# The lowest packages, installed, are cached for a while, because they take most of a first build's time.
 CACHE = pathlib.Path('/var/cache/atoll/debian')
 CACHE_SECONDS = 7 * 86400
 
-# Nobody reads manuals there. A JRE's alternatives put links to manual pages where there is room for
-# them, and fail where there is none. A root that a crash has left half done is made anew.
+# Manual pages are left out. A JRE's alternatives make links to manual pages if their directory exists, and
+# fail if it does not. A root that a crash has left incomplete is made anew.
 _DPKG = '''path-exclude=/usr/share/man/*
 path-exclude=/usr/share/doc/*
 path-include=/usr/share/doc/*/copyright
@@ -38,8 +37,8 @@ mkdir -p /usr/share/man/man1
 printf '#!/bin/sh\\nexit 101\\n' >/usr/sbin/policy-rc.d
 chmod 755 /usr/sbin/policy-rc.d
 '''
-# What systemd makes in /run before it starts a packaged server, and nobody does in a sandbox: directories of
-# tmpfiles.d, of services, and around their sockets.
+# Runtime directories that systemd would make in /run before it starts a packaged server, and that nothing
+# makes in a sandbox: those of tmpfiles.d, of services, and around their sockets.
 _RUN_DIRECTORIES = r'''
 run_directories() {
   {
@@ -64,18 +63,18 @@ run_directories() {
   done
 }
 '''
-# $1, if it is there: no file is to be younger.
+# $1, if set: the latest time of any file.
 _END = '''
 rm -rf /debs /unpacked /usr/sbin/policy-rc.d /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb \\
   /var/cache/debconf/*-old /var/cache/ldconfig/aux-cache /var/log/*.log /var/log/apt /var/log/apt-* /tmp/* /var/tmp/*
 if [ -n "$1" ]; then find / -xdev -newermt "@$1" -exec touch -h -d "@$1" {} +; fi
 '''
-# Beside the packages of this priority. Not all of these are essential: mount and passwd are not, and programs
-# expect them in every Debian, as debootstrap's smallest variant has them.
+# Added to the packages of this priority. Not all of these are essential: mount and passwd are not, but
+# programs expect them in every Debian, as in debootstrap's smallest variant.
 _LOWEST = ('?essential', 'apt', 'ca-certificates', 'usr-is-merged')
 _PRIORITY = 'required'
 
-# All of them are unpacked already, and none is configured: no order is right for all.
+# All packages are unpacked already, and none is configured, so no order would suit all of them.
 _CONFIGURE = _BEGIN + '''
 mv /debs/dpkg.cfg /etc/dpkg/dpkg.cfg.d/atoll
 touch /var/lib/dpkg/status /var/lib/dpkg/available
@@ -105,8 +104,8 @@ done
 
 
 def _sources(suite):
-    """Debian's own archives only: foreign repositories on the machine are none of the image's
-    business. What the machine says of its own release holds for the wanted one. Name → text."""
+    """Returns the texts of Debian's own sources by name. Other repositories of the machine are not used for the
+    image. Entries for the machine's own release are used for the wanted one."""
     given = os.environ.get('ATOLL_APT_SOURCES', '').split()
     files = given or ['/etc/apt/sources.list', '/etc/apt/sources.list.d/debian.sources']
     release = pathlib.Path('/etc/os-release').read_text(encoding='utf-8')
@@ -121,14 +120,14 @@ def _sources(suite):
 
 
 def _proxy():
-    """That the machine's apt needs. It is not in the image."""
+    """Settings that the machine's apt needs. Not part of the image."""
     return subprocess.run(['apt-config', 'dump', '--format', '%F "%v";%n', 'Acquire::http::Proxy',
                            'Acquire::https::Proxy'], capture_output=True, text=True, check=False).stdout
 
 
 class Apt:
-    """apt with lists, archives and a state of its own, as nobody. `status`: dpkg's, of what is
-    installed already."""
+    """Runs apt as nobody, with its own lists, archives and state. `status`: dpkg's status of what is installed
+    already."""
 
     def __init__(self, suite, status=b''):
         self._directory = tempfile.TemporaryDirectory(prefix='atoll-apt.')
@@ -162,7 +161,7 @@ Acquire::Languages "none"; Acquire::Retries "3"; APT::Install-Recommends "false"
             cwd=self.top, **NOBODY.identity(), **options)
 
     def packages_of(self, priority):
-        """apt's patterns know no priorities."""
+        """Selects by priority, which apt's patterns cannot do."""
         listed = subprocess.run(['apt-cache', 'dumpavail'], cwd=self.top, check=True, stdout=subprocess.PIPE,
                                 env={**os.environ, 'APT_CONFIG': f'{self.top}/apt.conf'}, **NOBODY.identity())
         wanted = f'\nPriority: {priority}\n'.encode()
@@ -170,12 +169,12 @@ Acquire::Languages "none"; Acquire::Retries "3"; APT::Install-Recommends "false"
                        for one in listed.stdout.split(b'\n\n') if wanted in one + b'\n'})
 
     def fetch(self, *words):
-        """What `apt-get WORDS` would install. The directory of the packages' files."""
+        """Downloads what `apt-get WORDS` would install. Returns the directory of the package files."""
         self._apt('--yes', '--download-only', *words)
         return self.top / 'archives'
 
     def fetch_alone(self, packages):
-        """These, without what they need."""
+        """Downloads only these packages, without their dependencies."""
         place = self.top / 'unpacked'
         place.mkdir()
         NOBODY.own(place)
@@ -189,7 +188,7 @@ def _epoch():
 
 
 def _make_base(suite, out):
-    """Unpacks the lowest packages as nobody, which runs nothing of them, and configures them in a sandbox."""
+    """Unpacks the lowest packages as nobody, which runs none of their scripts, and configures them in a sandbox."""
     with Apt(suite) as apt, tempfile.TemporaryDirectory(prefix='atoll-base.') as work:
         debs = apt.fetch('install', *_LOWEST, *apt.packages_of(_PRIORITY))
         NOBODY.own(pathlib.Path(work))
@@ -222,7 +221,7 @@ chmod 755 /usr/local/bin/npm && npm --version >/dev/null
 
 
 def _make_pip(base, out):
-    """Python with pip for layers; no image has it for them."""
+    """Returns Python with pip for making layers. It is not part of any image."""
     with Apt(base.suite, base.status()) as apt, Box(base.image(), network=False) as box:
         debs = apt.fetch('install', 'python3', 'python3-pip')
         shutil.rmtree(debs / 'partial')
@@ -232,7 +231,7 @@ def _make_pip(base, out):
 
 
 def _make_npm(base, out):
-    """Node with npm above it."""
+    """Returns Node with npm for making layers."""
     with Box(base.tools(npm=False), network=True) as box:
         box.trust()
         box.run(_NPM)
@@ -240,7 +239,7 @@ def _make_npm(base, out):
 
 
 def make_root(base, recipe, out):
-    """The layer of a recipe's packages and users above `base`; False if there is nothing in it."""
+    """Makes the layer of a recipe's packages and users on top of `base`. Returns False if it would be empty."""
     with Apt(base.suite, base.status()) as apt:
         debs = apt.fetch('dist-upgrade', *recipe.packages)
         there = any(debs.glob('*.deb'))
@@ -260,9 +259,9 @@ def make_root(base, recipe, out):
 
 
 class Base:
-    """The tar of a root that has only what each has. It may be some days old: what is newer since is
-    installed in each image. With SOURCE_DATE_EPOCH it is made anew, because then the same input
-    gives the same image. `work` is a directory of the caller's."""
+    """Returns the tar of a root with only the packages that every image has. It may be some days old; newer versions
+    are installed in each image. With SOURCE_DATE_EPOCH it is made anew, because then the same input must give the
+    same image. `work`: a directory of the caller."""
 
     def __init__(self, suite, work):
         if not shutil.which('apt-get'):
@@ -284,7 +283,7 @@ class Base:
         self._tools = {npm: self._place / f'{suite}-{self._hash}-{"npm" if npm else "pip"}.tar' for npm in (False, True)}
 
     def _made(self, tar, make):
-        """Only a whole file has the name."""
+        """Creates a file that gets its name only when it is complete."""
         if not tar.is_file():
             part = tar.with_suffix(f'.{os.getpid()}')
             try:
@@ -304,14 +303,14 @@ class Base:
         self._made(self._tools[npm], lambda part: (_make_npm if npm else _make_pip)(self, part))
 
     def status(self):
-        """What dpkg says is installed in it."""
+        """Returns dpkg's list of installed packages."""
         self.make()
         with open(self.tar, 'rb') as tar:
             return subprocess.run(['tar', '-xO', './var/lib/dpkg/status'], check=True, stdin=tar,
                                   stdout=subprocess.PIPE, **NOBODY.identity()).stdout
 
     def _image(self, kind, *tars):
-        """The daemon has it under this name, as long as it is the same."""
+        """Imports the root into the daemon under this name, unless it is there and the same."""
         now = tars[-1].stat()
         mark = hashlib.sha256(f'{now.st_size} {now.st_mtime_ns}'.encode()).hexdigest()[:12]
         prefix = f'atoll/build:{self.suite}{kind}-'
@@ -328,7 +327,7 @@ class Base:
         return self._image('', self.tar)
 
     def tools(self, npm):
-        """The image in which layers are made, with pip, and with npm if that is wanted."""
+        """Returns the image in which layers are made, with pip, and with npm if it is needed."""
         self.make_tools(npm=False)
         if not npm:
             return self._image('-pip', self.tar, self._tools[False])

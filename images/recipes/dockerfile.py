@@ -1,6 +1,6 @@
-"""A Dockerfile as a list of instructions: lines, heredocs, flags, words and variables. Reads no file.
+"""Parses a Dockerfile into a list of instructions: lines, heredocs, flags, words and variables. Reads no file.
 
-What it reads is a stranger's. All of it is bounded, and whatever is not understood is a DockerfileError with its line.
+The input is hostile. All of it is bounded, and whatever is not understood is a DockerfileError with its line.
 """
 import dataclasses
 import json
@@ -9,17 +9,17 @@ import re
 MAX_BYTES = 1 << 20
 MAX_INSTRUCTIONS = 1000
 MAX_HEREDOCS = 16
-MAX_EXPANDED = 1 << 20  # of one word, with all that its variables stand for
-MAX_NESTING = 16  # of ${A:-${B:-…}}
+MAX_EXPANDED = 1 << 20  # size of one word with its variables expanded
+MAX_NESTING = 16  # depth of ${A:-${B:-…}}
 
 WORDS = ('ADD', 'ARG', 'CMD', 'COPY', 'ENTRYPOINT', 'ENV', 'EXPOSE', 'FROM', 'LABEL', 'MAINTAINER', 'RUN', 'SHELL',
          'STOPSIGNAL', 'USER', 'VOLUME', 'WORKDIR')
-# Docker's other instructions, each with the reason why it is refused.
+# Docker's other instructions, each with the reason for its refusal.
 NOT_HERE = {
     'HEALTHCHECK': 'nothing here asks for the health of a sandbox; leave it out, and let who runs it ask',
     'ONBUILD': 'no image keeps instructions for later builds; write them where they are to run',
 }
-# Each instruction's flags.
+# The flags of each instruction.
 FLAGS = {'FROM': ('platform',), 'RUN': ('network',), 'COPY': ('from', 'chown', 'chmod', 'link'),
          'ADD': ('chown', 'chmod', 'link')}
 _JSON = ('ADD', 'CMD', 'COPY', 'ENTRYPOINT', 'RUN', 'SHELL', 'VOLUME')
@@ -28,7 +28,7 @@ _NAME = re.compile(r'[A-Za-z_][A-Za-z0-9_]*')
 
 
 class DockerfileError(Exception):
-    """For who wrote the file."""
+    """An error for the author of the file."""
 
     def __init__(self, line, why):
         super().__init__(why)
@@ -39,16 +39,16 @@ class DockerfileError(Exception):
 class Heredoc:
     name: str
     body: str
-    expand: bool  # its name was not quoted
+    expand: bool  # true if its name was not quoted
 
 
 @dataclasses.dataclass
 class Instruction:
-    line: int  # where it begins, from 1 on
+    line: int  # line on which it begins, from 1
     word: str
     flags: dict
-    text: str  # behind the flags
-    words: list | None  # of the JSON form
+    text: str  # everything after the flags
+    words: list | None  # words of the JSON form
     heredocs: list
 
 
@@ -59,7 +59,7 @@ class Dockerfile:
 
 
 def _directives(lines):
-    """The escape character, as comments at the very top may say it."""
+    """Returns the escape character, which a comment at the top may set."""
     known = {}
     for number, line in enumerate(lines, 1):
         said = re.fullmatch(r'\s*#\s*([A-Za-z]+)\s*=\s*(.*?)\s*', line)
@@ -67,7 +67,7 @@ def _directives(lines):
             break
         name = said[1].lower()
         if name not in ('escape', 'syntax', 'check'):
-            break  # a comment like any other
+            break  # an ordinary comment
         if name in known:
             raise DockerfileError(number, f'a second directive {name}')
         known[name] = said[2]
@@ -91,7 +91,7 @@ def _split_flags(line, word, text):
         if name in flags:
             raise DockerfileError(line, f'{word} --{name} is said twice')
         if name == 'link':
-            value = value or 'true'  # how layers are stored is not seen in the image
+            value = value or 'true'  # changes only how layers are stored, not the image
         if not value:
             raise DockerfileError(line, f'{word} --{name}: wants a value, --{name}=VALUE')
         flags[name] = value
@@ -99,7 +99,7 @@ def _split_flags(line, word, text):
 
 
 def _json_words(line, word, text):
-    """Of the form ["a", "b"]; None of another one."""
+    """Parses the form ["a", "b"]. Returns None for any other form."""
     if word not in _JSON or not text.startswith('['):
         return None
     try:
@@ -107,14 +107,14 @@ def _json_words(line, word, text):
     except (ValueError, RecursionError):
         if word == 'SHELL':
             raise DockerfileError(line, 'SHELL: is no JSON array of strings') from None
-        return None  # as docker has it: then it is a shell's
+        return None  # docker treats this as a shell form
     if not isinstance(words, list) or not all(isinstance(one, str) and '\0' not in one for one in words):
         return None
     return words
 
 
 def parse(data):
-    """The instructions of a Dockerfile, as bytes."""
+    """Returns the instructions of a Dockerfile, given as bytes."""
     if len(data) > MAX_BYTES:
         raise DockerfileError(1, f'is longer than {MAX_BYTES} bytes')
     try:
@@ -135,7 +135,7 @@ def parse(data):
         while at < len(lines):
             line = lines[at]
             at += 1
-            # Comments and empty lines between those of one instruction are none of it.
+            # Skips comments and empty lines between the lines of one instruction.
             if parts and (not line.strip() or line.lstrip().startswith('#')):
                 continue
             goes_on = continued.search(line)
@@ -180,13 +180,13 @@ def _instruction(first, text, lines, at):
 
 
 class Variables:
-    """What $NAME and ${NAME} stand for in one instruction."""
+    """Expands $NAME and ${NAME} in one instruction."""
 
     def __init__(self, line, escape, look_up):
         self._line, self._escape, self._look_up = line, escape, look_up
 
     def expand(self, text, quotes=True):
-        """With quotes taken away, and none expanded between single ones; of a heredoc's body both stay."""
+        """Removes quotes, and expands nothing within single quotes. In the body of a heredoc quotes stay."""
         out, at, quote, size = [], 0, '', 0
         while at < len(text):
             char = text[at]
@@ -263,7 +263,7 @@ class Variables:
 
 
 def split(line, text, escape):
-    """Words as they stand, quotes included: a space between quotes or behind the escape ends none."""
+    """Splits into words, with their quotes. A space within quotes or after the escape does not end a word."""
     words, word, quote, at = [], '', '', 0
     while at < len(text):
         char = text[at]
@@ -286,7 +286,7 @@ def split(line, text, escape):
 
 
 def pairs(instruction, escape):
-    """NAME=VALUE …, or the older NAME VALUE, of ENV and LABEL: (name, value), as they stand."""
+    """Parses NAME=VALUE …, or the older NAME VALUE, of ENV and LABEL. Returns unexpanded (name, value) pairs."""
     words = split(instruction.line, instruction.text, escape)
     if '=' not in words[0]:
         name, _, value = instruction.text.partition(' ')

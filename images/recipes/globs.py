@@ -1,15 +1,16 @@
-"""Patterns of paths, as .dockerignore and COPY have them. The time is bounded by the lengths' product."""
+"""Patterns of paths in the syntax of .dockerignore and COPY. The time is bounded by the product of the lengths."""
 
 MAX_PATTERNS = 10000
 MAX_PATTERN = 4096
 
 
 class GlobError(Exception):
-    """Which pattern, and why not."""
+    """Says which pattern is invalid, and why."""
 
 
 def _class(pattern, at):
-    """Of the class that begins at `at`, behind its [: (whether it is negated, ranges, where it ends)."""
+    """Parses the class whose content begins at `at`, after its [. Returns (whether it is negated, ranges, its end).
+    """
     negated = pattern.startswith('^', at)
     at += negated
     ranges = []
@@ -30,7 +31,7 @@ def _class(pattern, at):
 
 
 def _tokens(pattern):
-    """'*', None for any one character, a character as (c,), or a class."""
+    """Returns '*', None for any single character, (c,) for a character, or a class."""
     tokens, at = [], 0
     while at < len(pattern):
         char = pattern[at]
@@ -63,7 +64,7 @@ def _fits(token, char):
 
 
 def _part_fits(tokens, name):
-    """Going back to the last * alone is enough."""
+    """Matches one component. It is enough to backtrack to the last *."""
     at, i, star, back = 0, 0, -1, 0
     while at < len(name):
         if i < len(tokens) and tokens[i] == '*':
@@ -80,7 +81,7 @@ def _part_fits(tokens, name):
 
 
 class Glob:
-    """`**` stands for any number of directories."""
+    """Matches components. `**` matches any number of directories."""
 
     def __init__(self, pattern):
         if len(pattern) > MAX_PATTERN:
@@ -89,7 +90,7 @@ class Glob:
         self._tokens = ['**' if part == '**' else _tokens(part) for part in self.parts]
 
     def fits(self, path):
-        """`path`: its parts."""
+        """`path`: its components."""
         reached = {0}
         for i in range(len(self._tokens)):
             if self._tokens[i] == '**' and i in reached:
@@ -113,7 +114,7 @@ class Glob:
 
 
 class Ignored:
-    """What a .dockerignore leaves out; the last pattern that fits decides."""
+    """The patterns of a .dockerignore. The last one that matches decides."""
 
     def __init__(self, text=''):
         self._patterns = []
@@ -137,7 +138,7 @@ class Ignored:
         self._exceptions = any(negated for negated, _ in self._patterns)
 
     def leaves_out(self, path):
-        """`path`: its parts, beneath the context. With its directory it goes itself."""
+        """`path`: its components, relative to the context. An entry is excluded together with its directory."""
         out = False
         for negated, glob in self._patterns:
             if out == negated and any(glob.fits(path[:end]) for end in range(1, len(path) + 1)):
@@ -145,5 +146,5 @@ class Ignored:
         return out
 
     def leaves_out_all(self, path):
-        """Of a directory: nothing beneath can be wanted."""
+        """Returns True if nothing within an excluded directory can be included again."""
         return not self._exceptions and self.leaves_out(path)

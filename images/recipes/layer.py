@@ -1,9 +1,9 @@
-"""The layer that one recipe adds: files of who writes it, and packages of the language registries.
+"""Makes the layer that one recipe adds: its author's files, and packages of the language registries.
 
     layer.py STEP.json LAYER
 
-Run in a sandbox by tools.py, where the registries' packages are unpacked; a step that has only files is made
-where the build runs, by make_layer. Of packages nothing is run all the same: wheels only, npm without scripts.
+Run in a sandbox by tools.py, where the registries' packages are unpacked. For a step with only files, make_layer runs
+in the build itself. No code of a package is run: only wheels are used, and npm runs no scripts.
 """
 import json
 import os
@@ -15,8 +15,8 @@ import sys
 
 from suites import GLIBC, PYTHON, python_place
 
-# pip's --only-binary does not hold for a requirement that names a URL, in whatever wheel's metadata it stands:
-# what is there could be an sdist, whose build pip would run.
+# pip's --only-binary does not apply to a requirement with a URL, which any wheel's metadata may contain.
+# The URL could be an sdist, and pip would run its build.
 _PIP = '''
 import runpy, sys
 from pip._vendor.packaging import requirements
@@ -31,7 +31,7 @@ runpy.run_module('pip', run_name='__main__', alter_sys=True)
 
 
 class LayerError(Exception):
-    """For the author of the recipe."""
+    """An error for the author of the recipe."""
 
 
 def _run(*words):
@@ -41,7 +41,7 @@ def _run(*words):
 
 
 def _platforms(suite):
-    """The tags of wheels that run there, best first."""
+    """Returns the tags of wheels that run in the image, best first."""
     machine = os.uname().machine
     tags = [f'manylinux_2_{minor}_{machine}' for minor in range(GLIBC[suite], 4, -1)]
     return [*tags, f'manylinux2014_{machine}', f'manylinux2010_{machine}',
@@ -49,7 +49,7 @@ def _platforms(suite):
 
 
 def _inside(layer, path):
-    """Refuses what a link of the layer leads out of it."""
+    """Refuses a path that a link would lead out of the layer."""
     if not path.parent.resolve().is_relative_to(layer.resolve()):
         raise LayerError(f'/{path.relative_to(layer)}: a link on the way leads out of the image')
 
@@ -61,7 +61,7 @@ def _add_pip(layer, suite, wanted, dependencies):
          *([] if dependencies else ['--no-deps']),
          '--only-binary', ':all:', '--implementation', 'cp', '--python-version', PYTHON[suite],
          *(f'--platform={tag}' for tag in _platforms(suite)), '--target', str(python), '--', *wanted)
-    # As an installation into /usr/local has them, and with the image's Python.
+    # The same layout as an installation into /usr/local with the image's Python.
     for program in (python / 'bin').glob('*'):
         text = program.read_bytes()
         program.write_bytes(re.sub(rb'\A#!.*python.*', b'#!/usr/bin/python3', text))
@@ -79,20 +79,20 @@ def _add_npm(layer, wanted, folders):
         _inside(layer, place / 'x')
         if not (place / 'package.json').is_file():
             raise LayerError(f'npm_folders: {folder}: nothing of npm has brought a package.json there')
-        # It could name programs, which npm would run.
+        # Removed, because it could name programs that npm would run.
         if os.path.lexists(place / '.npmrc'):
             raise LayerError(f'npm_folders: {folder}: brings settings of npm of its own')
         _run(*install, '--prefix', str(place))
 
 
 def _compile(layer, suite):
-    """As nobody, by the Python that the image has: what is compiled counts as long as its source has the same time
-    and size, so whoever edits that in a sandbox runs what is written there."""
+    """Compiles as nobody, with the image's Python. A compiled file is valid while its source has the same time and
+    size, so somebody who edits the source in a sandbox runs the edited one."""
     python = python_place(suite, layer)
     beside = pathlib.Path('/compiled')
     shutil.copytree(python, beside, symlinks=True)
     _run('chown', '-R', '65534:65534', str(beside))
-    # Some of what packages bring is for another Python, and does not compile.
+    # Some files of packages are for another version of Python and do not compile.
     subprocess.run(['python3', '-I', '-m', 'compileall', '-q', '--invalidation-mode', 'timestamp', '-s', str(beside),
                     '-p', f'/{python.relative_to(layer)}', str(beside)], user=65534, group=65534, extra_groups=[],
                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)
@@ -103,7 +103,7 @@ def _compile(layer, suite):
 
 
 def _make_room(place):
-    # Else what is written goes where the link leads.
+    # Otherwise files would be written to the link's target.
     if place.is_symlink():
         place.unlink()
 
@@ -144,15 +144,15 @@ def _add_link(layer, path, says):
 
 
 def make_layer(step, suite, layer):
-    """Fills the directory `layer`. `suite` is empty where the image has no Debian."""
+    """Fills the directory `layer`. `suite` is empty if the image is not Debian."""
     layer.mkdir(parents=True)
-    # In this order: npm gives up where a program's name is taken, and pip's own takes its place.
+    # The order matters: npm fails if a program's name is taken, and pip's own program replaces it.
     if step.npm:
         _add_npm(layer, step.npm, step.npm_folders)
     if step.pip:
         _add_pip(layer, suite, step.pip, step.pip_dependencies)
-    # Everybody may read what registries sent; files of the user's own keep their modes. Python compares
-    # times of sources with what was compiled of them, so the archive may not change these any more.
+    # Files from registries are readable by everybody; the author's files keep their modes. Python compares
+    # the times of sources with those in compiled files, so the archive must not change them any more.
     youngest = float(os.environ.get('SOURCE_DATE_EPOCH', 'inf'))
     for path in [layer, *layer.rglob('*')]:
         if not path.is_symlink():
@@ -174,7 +174,7 @@ def make_layer(step, suite, layer):
 
 def main(said, layer):
     class Step:
-        """As recipe.Step has them."""
+        """`step`: the JSON form of recipe.Step."""
 
     step = Step()
     text = json.loads(pathlib.Path(said).read_text(encoding='utf-8'))

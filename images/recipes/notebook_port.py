@@ -1,18 +1,18 @@
-"""Answers on the port of a Jupyter server, where clients of the image opensandbox/code-interpreter wait for one.
+"""Answers on the port of a Jupyter server, because clients of the image opensandbox/code-interpreter wait for one.
 
-Code contexts are the business of Atoll, which starts the kernels itself; whoever asks for more than
-whether the server is up is told so.
+Atoll itself manages code contexts and starts the kernels. A request for more than the server's state is answered with
+this explanation.
 """
 import json
 import os
 import socket
 
-# A client that connects and says nothing may keep others waiting for so long.
+# Time after which a silent client is dropped, because others wait meanwhile.
 PATIENCE_SECONDS = 1
 
 
 def answer(head):
-    """The response to a request's first bytes."""
+    """Returns the response to a request's first bytes."""
     path = (head.split(b' ') + [b'', b''])[1].partition(b'?')[0]
     if path.rstrip(b'/') == b'/api':
         status, body = '200 OK', {'version': '2.0.0'}

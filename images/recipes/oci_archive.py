@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes an OCI image archive (what skopeo calls oci-archive) from root file systems.
+"""Writes an OCI image archive (skopeo's oci-archive) from root file systems.
 
     oci_archive.py --output OUT.tar --name python:3.11 --cmd '["python3"]' LAYER...
 
 A LAYER is a directory or an uncompressed tar; the first one is the lowest. Only the standard
-library is used. Same input, same output: no time of day goes in, and of files none that is younger
-than SOURCE_DATE_EPOCH, if the environment has it.
+library is used. The same input gives the same output: the current time is not used, and files are
+not younger than SOURCE_DATE_EPOCH, if the environment has it.
 """
 import argparse
 import gzip
@@ -23,7 +23,7 @@ ARCH = {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine, os.uname(
 
 
 class Hashing:
-    """A write-only file that hashes what passes through."""
+    """A write-only file that hashes what is written."""
 
     def __init__(self, out):
         self.out, self.sha, self.size = out, hashlib.sha256(), 0
@@ -41,7 +41,7 @@ class Hashing:
 
 
 def copy_layer(layer, out):
-    """The uncompressed tar of `layer` into `out`."""
+    """Writes the uncompressed tar of `layer` to `out`."""
     if hasattr(layer, "read"):
         shutil.copyfileobj(layer, out, CHUNK)
         return
@@ -62,16 +62,16 @@ def copy_layer(layer, out):
 
 
 class Archive:
-    """An archive that is written as its layers become known, in any order; finish() gives it its name
-    on disk, without which nothing is left. Each blob is written where it stays, and its header when
-    size and digest are known."""
+    """An archive to which layers are added in any order as they become known. finish() gives it its name on disk;
+    without it nothing is left. Each blob is written at its final place, and its header when size and digest are
+    known."""
 
     def __init__(self, output, compress=True):
         if os.path.lexists(output) and not os.path.isfile(output):
-            # The rename at the end would take its place: /dev/null's, say.
+            # The rename at the end would replace it, for example /dev/null.
             sys.exit(f"{sys.argv[0]}: {output} is not a regular file")
         self._output, self._part, self._compress = output, f"{output}.part", compress
-        self._layers = {}  # descriptor and diff_id, by place: 0 is the lowest
+        self._layers = {}  # descriptor and diff_id by position; 0 is the lowest
         self._members = set()
         self._out = open(self._part, "wb")
 
@@ -97,7 +97,7 @@ class Archive:
             info.size, info.mode = self._out.tell() - start - tarfile.BLOCKSIZE, 0o644
             self._out.write(bytes(-info.size % tarfile.BLOCKSIZE))
             self._out.seek(start)
-            # One block, however large the size.
+            # Uses one block, however large the size is.
             self._out.write(info.tobuf(tarfile.GNU_FORMAT))
         self._out.seek(0, os.SEEK_END)
 
@@ -110,11 +110,12 @@ class Archive:
         return {"mediaType": media, "digest": "sha256:" + digest, "size": len(data)}
 
     def add_layer(self, layer, place):
-        """`layer`: a directory, the path of a tar, or a file that a tar is read from."""
+        """`layer`: a directory, the path of a tar, or a file to read a tar from."""
         start = self._begin()
         blob = Hashing(self._out)
         if self._compress:
-            # A third of the time of the usual level, for a tenth more bytes: most archives are imported once.
+            # This level takes a third of the default's time for a tenth more bytes. Most archives are
+            # imported only once.
             with gzip.GzipFile(filename="", mode="wb", fileobj=blob, mtime=0, compresslevel=1) as z:
                 plain = Hashing(z)
                 copy_layer(layer, plain)
@@ -126,7 +127,7 @@ class Archive:
         self._layers[place] = {"mediaType": media, "digest": blob.digest(), "size": blob.size}, plain.digest()
 
     def finish(self, name, config, arch=ARCH, quiet=False):
-        """`config`: what processes of the image get, as the OCI image specification calls it."""
+        """`config`: the process members of an OCI image config."""
         if not any(one.startswith("PATH=") for one in config.get("Env", [])):
             config = {**config, "Env": [DEFAULT_PATH, *config.get("Env", [])]}
         layers = [self._layers[place] for place in sorted(self._layers)]

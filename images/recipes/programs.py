@@ -1,4 +1,4 @@
-"""Programs of the host that recipes are made with."""
+"""Runs programs of the host that recipes need."""
 import contextlib
 import os
 import pathlib
@@ -8,22 +8,23 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-PACKAGES = {'busybox': 'busybox-static'}  # where they are not called alike
+PACKAGES = {'busybox': 'busybox-static'}  # packages whose name differs from the program's
 
 
 class _Nobody:
-    """Ids of no account, sandbox or service, for what reads what strangers send; ours if we are not root."""
-    _FIRST = 1_900_000_000  # as tools/atoll/child.cc has them
+    """Ids that no account, sandbox or service uses, for programs that read untrusted input. The own ids if not root.
+    """
+    _FIRST = 1_900_000_000  # the same as in tools/atoll/client/child.cc
 
     def __init__(self):
         self._id = self._FIRST + os.getpid()
 
     def identity(self):
-        """For Popen."""
+        """Returns arguments for Popen."""
         return {'user': self._id, 'group': self._id, 'extra_groups': []} if os.geteuid() == 0 else {}
 
     def do(self, work):
-        """Calls it in a child, which need not be able to read the interpreter again."""
+        """Calls a function in a child with these ids, which need not be able to read the interpreter again."""
         child = os.fork()
         if child == 0:
             try:
@@ -49,18 +50,18 @@ NOBODY = _Nobody()
 
 
 def need(program):
-    """Ends the build, with what to type, if the host has no such program."""
+    """Ends the build with the command to type if the host lacks the program."""
     if not shutil.which(program):
         sys.exit(f"'{program}' is missing; install it with: "
                  f'apt-get install --no-install-recommends {PACKAGES.get(program, program)}')
 
 
 def _end(program):
-    """Also what it has started."""
+    """Ends a program and everything that it has started."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(program.pid, signal.SIGTERM)
         if program.stdout:
-            program.stdout.close()  # else it could wait for a reader
+            program.stdout.close()  # otherwise it could wait for a reader
         program.wait()
         os.killpg(program.pid, signal.SIGKILL)
 
@@ -69,15 +70,15 @@ _running = set()
 
 
 def end_all():
-    """Ends what other threads wait for."""
+    """Ends the programs that other threads wait for."""
     for program in list(_running):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(program.pid, signal.SIGTERM)
 
 
 def run(*words, stdout=sys.stderr, stdin=subprocess.DEVNULL, **options):
-    """Runs it to its end; ended if the build ends meanwhile. What it prints goes to standard error. With stdout=PIPE,
-    what it printed."""
+    """Runs a program to its end, or ends it if the build ends meanwhile. Its output goes to standard error. With
+    stdout=PIPE, returns its output."""
     with subprocess.Popen(words, stdin=stdin, stdout=stdout, process_group=0, **options) as program:
         _running.add(program)
         try:

@@ -1,4 +1,4 @@
-"""What a recipe says, read from its TOML file and the recipes that it is made from."""
+"""A recipe, read from its TOML file and the recipes that it builds on."""
 import dataclasses
 import difflib
 import pathlib
@@ -9,7 +9,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 _WORDS = (list, 'a list of strings')
 _TEXT = (str, 'a string')
-# Each key with its type.
+# The type of each key.
 KEYS = {
     'about': _TEXT, 'from': ((str, list), 'a string or a list of strings'), 'name': _TEXT,
     'aliases': _WORDS,
@@ -19,10 +19,10 @@ KEYS = {
     'env': (dict, 'a table of strings'), 'entrypoint': _WORDS, 'cmd': _WORDS,
     'workdir': _TEXT, 'user': _TEXT,
 }
-# What a word may be that becomes an argument of another program: never an option of it.
+# Accepted forms of words that become arguments of other programs. None of them can be an option.
 WORD = {
     'packages': r'[a-z0-9][a-z0-9+.-]+(:[a-z0-9-]+)?(=[A-Za-z0-9.+:~-]+)?',
-    # Packages of an index only. A URL or a path could have a build run on this host.
+    # Only packages of an index. A URL or a path could run a build on this host.
     'pip': r'[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9._, -]*\])?[ ]*([<>=!~][^\0\n@/;]*)?(;[^\0\n@/]*)?',
     'npm': r'(@[a-z0-9._~-]+/)?[A-Za-z0-9][A-Za-z0-9._~-]*(@[A-Za-z0-9.^~<>=|*+_-]+)?',
     'users': r'[a-z][a-z0-9-]{0,31}',
@@ -31,34 +31,34 @@ WORD['unpacked'] = WORD['packages']
 
 
 class RecipeError(Exception):
-    """For the author of the recipe: which file, which key, what to write instead."""
+    """An error for the author of the recipe: the file, the key, and what to write instead."""
 
 
 @dataclasses.dataclass
 class Step:
-    """What one recipe of a chain adds above Debian's packages: a layer."""
-    directory: pathlib.Path  # that its files are relative to
+    """The layer that one recipe of a chain adds on top of Debian's packages."""
+    directory: pathlib.Path  # base of its relative paths
     pip: list
-    pip_dependencies: bool  # what the listed ones need is installed with them
+    pip_dependencies: bool  # whether dependencies of the listed packages are installed too
     npm: list
-    npm_folders: list  # that npm has filled, in which it installs what their package.json names
+    npm_folders: list  # folders filled by npm, in which it installs the packages of their package.json
     files: dict
-    links: dict  # where → what it says
+    links: dict  # path → target
     remove: list
 
 
 @dataclasses.dataclass
 class Recipe:
-    """A chain of recipes in one: packages and environment of all, a layer of each that has more."""
+    """A chain of recipes combined: the packages and the environment of all, and a layer for each that has more."""
     name: str
     aliases: list
-    sources: list  # the files that say so
+    sources: list  # the recipes' files
     suite: str = ''
     packages: list = dataclasses.field(default_factory=list)
-    unpacked: list = dataclasses.field(default_factory=list)  # of these packages the files alone
-    users: list = dataclasses.field(default_factory=list)  # from id 1000 on
+    unpacked: list = dataclasses.field(default_factory=list)  # packages of which only the files are used
+    users: list = dataclasses.field(default_factory=list)  # ids from 1000 on
     steps: list = dataclasses.field(default_factory=list)
-    run: list = dataclasses.field(default_factory=list)  # scripts, at last
+    run: list = dataclasses.field(default_factory=list)  # scripts, run last
     env: dict = dataclasses.field(default_factory=dict)
     entrypoint: list = dataclasses.field(default_factory=list)
     cmd: list = dataclasses.field(default_factory=list)
@@ -67,12 +67,12 @@ class Recipe:
 
 
 def shipped():
-    """Recipes that come with Atoll: their names, sorted."""
+    """Returns the names of the recipes that come with Atoll, sorted."""
     return sorted(path.stem for path in HERE.glob('*.toml'))
 
 
 def find(what, directory=pathlib.Path('.')):
-    """The file of a recipe that comes with Atoll, or of one of the user's own."""
+    """Returns the file of a recipe that comes with Atoll, or of the user's own."""
     if what.endswith('.toml') or '/' in what:
         file = directory / what
         if not file.is_file():
@@ -120,7 +120,7 @@ def _own(file):
 
 
 def _follow(file, chain, above=()):
-    """Adds (file, its text) to `chain`, after all that it is made from; each once."""
+    """Adds (file, its text) to `chain` after all recipes that it builds on, each once."""
     if file.resolve() in above:
         raise RecipeError(f'{file}: is made from itself')
     if any(file.samefile(known) for known, _ in chain):
@@ -133,7 +133,7 @@ def _follow(file, chain, above=()):
 
 
 def load(what):
-    """The recipe of this name or file, with all that it is made from."""
+    """Loads the recipe of this name or file, with all that it builds on."""
     chain = []
     _follow(find(what), chain)
     recipe = Recipe(chain[-1][1].get('name', f'{chain[-1][0].stem}:latest'),
@@ -145,7 +145,7 @@ def load(what):
             known += [one for one in text.get(key, []) if one not in known]
         recipe.run += text.get('run', [])
         recipe.env.update(text.get('env', {}))
-        # Words for the entrypoint of before are none for this one.
+        # The former cmd was meant for the former entrypoint.
         if 'entrypoint' in text:
             recipe.cmd = []
         for key in ('entrypoint', 'cmd', 'workdir', 'user'):

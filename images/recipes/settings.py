@@ -1,9 +1,9 @@
-"""The operator's word for all builds: mirrors, proxies and certificates.
+"""The operator's settings for all builds: mirrors, proxies and certificates.
 
-/etc/atoll/build.toml, or the file that ATOLL_BUILD_SETTINGS names:
+Read from /etc/atoll/build.toml, or the file that ATOLL_BUILD_SETTINGS names:
 
-    certificates = ["/etc/ssl/corp.pem"]     # beside those of the machine
-    [env]                                    # while an image is made; nothing of it is in the image
+    certificates = ["/etc/ssl/corp.pem"]     # added to those of the machine
+    [env]                                    # only while an image is made; not part of the image
     PIP_INDEX_URL = "https://mirror.example/pypi/simple"
     NPM_CONFIG_REGISTRY = "https://mirror.example/npm"
 """
@@ -14,28 +14,28 @@ import tomllib
 FILE = '/etc/atoll/build.toml'
 # A build trusts the certificates that this machine trusts.
 BUNDLE = pathlib.Path('/etc/ssl/certs/ca-certificates.crt')
-# Path inside a sandbox. It lies in memory, so no image gets it.
+# Path in a sandbox. It is in memory, so no image gets it.
 CERTIFICATES = '/dev/shm/atoll-certificates.pem'
-# By what programs find their authorities.
+# Variables by which programs find their authorities.
 _BY_WHICH = ('SSL_CERT_FILE', 'PIP_CERT', 'REQUESTS_CA_BUNDLE', 'CURL_CA_BUNDLE', 'GIT_SSL_CAINFO',
              'NODE_EXTRA_CA_CERTS', 'NPM_CONFIG_CAFILE', 'CARGO_HTTP_CAINFO')
-# Passed on from the environment of who builds.
+# Variables that are passed on from the environment of the caller.
 _PASSED = ('HTTP_PROXY', 'HTTPS_PROXY', 'NO_PROXY', 'http_proxy', 'https_proxy', 'no_proxy', 'PIP_INDEX_URL',
            'PIP_EXTRA_INDEX_URL', 'NPM_CONFIG_REGISTRY')
 
 
-SECONDS = 3600  # that a sandbox of a build may live
+SECONDS = 3600  # longest life of a build's sandbox
 _MEMORY = 4 << 30
 
 
 def limits():
-    """Of a sandbox of a build, by the API's names: three quarters of a machine that has little memory."""
+    """Limits of a build's sandbox, by the API's names. Memory is at most three quarters of the machine's."""
     has = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
     return {'cpu': str(os.cpu_count()), 'memory': f'{min(_MEMORY, has * 3 // 4) >> 20}Mi', 'pids': '4096'}
 
 
 class SettingsError(Exception):
-    """For the operator."""
+    """An error for the operator."""
 
 
 def _read():
@@ -60,13 +60,13 @@ def _read():
 
 
 def environment():
-    """For what is fetched inside, where certificates() lie at CERTIFICATES."""
+    """Environment for programs that use the network in a sandbox, with certificates() at CERTIFICATES."""
     passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
     return {**dict.fromkeys(_BY_WHICH, CERTIFICATES), **passed, **_read().get('env', {})}
 
 
 def certificates():
-    """All of them, PEM."""
+    """Returns all certificates as PEM."""
     files = [*([BUNDLE] if BUNDLE.is_file() else []), *map(pathlib.Path, _read().get('certificates', []))]
     try:
         return b'\n'.join(file.read_bytes() for file in files)

@@ -1,7 +1,7 @@
-"""Unpacks Debian packages into one tar, as they are before anything of them has run.
+"""Unpacks Debian packages into one tar, without running anything of them.
 
-Nothing is written to the disk but the tar, whatever names the packages hold. /bin, /lib and the
-like are links into /usr, as Debian has them.
+Only the tar is written to disk, whatever names the packages contain. /bin, /lib and similar directories are links
+into /usr, as in Debian.
 """
 import pathlib
 import subprocess
@@ -14,7 +14,7 @@ LEFT_OUT = ('usr/share/man/', 'usr/share/doc/', 'usr/share/locale/', 'usr/share/
 
 
 def _name(given):
-    """'usr/bin/sh' of './bin/sh'."""
+    """Returns 'usr/bin/sh' for './bin/sh'."""
     name = given.removeprefix('./').strip('/')
     first = name.partition('/')[0]
     return f'usr/{name}' if first in MERGED else name
@@ -25,7 +25,7 @@ def _add(package, out, known):
         with tarfile.open(fileobj=unpacked.stdout, mode='r|') as members:
             for member in members:
                 if member.issym() and member.name.removeprefix('./') in MERGED:
-                    continue  # has been made
+                    continue  # exists already
                 member.name = _name(member.name)
                 if member.name in known or f'{member.name}/'.startswith(LEFT_OUT):
                     continue
@@ -38,7 +38,7 @@ def _add(package, out, known):
 
 
 def unpack(directory, out_path):
-    """All packages of a directory."""
+    """Adds all packages of a directory."""
     packages = sorted(pathlib.Path(directory).glob('*.deb'))
     known = {''}
     with tarfile.open(out_path, 'w', format=tarfile.PAX_FORMAT) as out:

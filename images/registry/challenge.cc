@@ -13,11 +13,11 @@ namespace {
 constexpr size_t kMaxChallenge = 8 << 10;
 
 tl::unexpected<Error> Unknown(std::string_view text) {
-  return Fail(Code::kInvalidArgument, "the registry asks who we are in a way that is not known: '" +
-                                          Printable(text, 200) + "'");
+  return Fail(Code::kInvalidArgument,
+              "the registry uses an unknown authentication scheme: '" + Printable(text, 200) + "'");
 }
 
-// The name or value that `rest` begins with, quoted or not.
+// Takes the word, quoted or not, from the front of `rest`.
 bool TakeWord(std::string_view& rest, std::string* out) {
   out->clear();
   if (!rest.starts_with('"')) {
@@ -100,8 +100,8 @@ Result<std::string> TokenUrl(const Challenge& challenge, const std::string& repo
 Result<SecureUrl> ParseSecureUrl(std::string_view url) {
   constexpr std::string_view kScheme = "https://";
   const auto refuse = [&] {
-    return Fail(Code::kInvalidArgument,
-                "the registry sends us to '" + Printable(url, 200) + "', which is no https:// URL");
+    return Fail(Code::kInvalidArgument, "the registry redirects to '" + Printable(url, 200) +
+                                            "', which is not an https:// URL");
   };
   if (!url.starts_with(kScheme)) return refuse();
   const size_t end = url.find_first_of("/?#", kScheme.size());

@@ -1,4 +1,4 @@
-// How a registry that lets nobody in without asking says whom it asks (RFC 9110, section 11).
+// Parses a registry's WWW-Authenticate header (RFC 9110, section 11).
 #pragma once
 
 #include <string>
@@ -9,21 +9,22 @@
 namespace atl::images::registry {
 
 struct Challenge {
-  bool bearer = false;         // else basic
-  std::string realm, service;  // of a bearer's: who gives tokens, and for whom
+  bool bearer = false;         // otherwise basic
+  std::string realm, service;  // bearer only: the issuer of tokens, and the service they are for
 };
 
-// Of WWW-Authenticate. kInvalidArgument: neither of the two ways, or not well written.
+// Parses the value of WWW-Authenticate. kInvalidArgument: malformed, or neither Basic nor Bearer.
 Result<Challenge> ParseChallenge(std::string_view text);
 
-// Where to ask for a token: the realm with what it wants to know. `repository` is what we come for,
-// whatever the challenge says: a server must not have us ask for rights over something else.
+// Returns the URL to request a token from. `repository` is the one that is being fetched, whatever
+// the challenge says: a server must not make us request rights for another one.
 Result<std::string> TokenUrl(const Challenge& challenge, const std::string& repository);
 
-// "https://HOST[:PORT]" and the rest of an absolute URL. kInvalidArgument: another scheme, or none.
+// An absolute URL, split into "https://HOST[:PORT]" and the rest. kInvalidArgument: not an https
+// URL.
 struct SecureUrl {
   std::string origin;
-  std::string target;  // at least "/"
+  std::string target;  // never empty: "/" or longer
 };
 Result<SecureUrl> ParseSecureUrl(std::string_view url);
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kMaxFile = 1 << 20;
 
-// How docker writes its own registry is not how anybody names it.
+// Docker's files name its own registry differently than image names do.
 std::vector<std::string> NamesOf(const std::string& registry) {
   if (registry != "docker.io") return {registry};
   return {registry, "index.docker.io", "https://index.docker.io/v1/"};
@@ -44,13 +44,12 @@ Result<Credentials> ReadCredentials(const std::string& path, const std::string& 
   struct stat info {};
   if (::fstat(file.get(), &info) != 0) return FailSys("fstat " + path);
   if (!S_ISREG(info.st_mode) || (info.st_mode & 027) != 0) {
-    return Fail(Code::kFailedPrecondition,
-                path +
-                    " has passwords, and others may read or change it: chmod 600, for the user "
-                    "of the daemon");
+    return Fail(Code::kFailedPrecondition, path +
+                                               " contains passwords, but other users may read or "
+                                               "change it: chmod 600, as the daemon's user");
   }
   ATOLL_ASSIGN(const std::string bytes, sys::ReadAll(file.get(), kMaxFile));
-  // The parser's error would quote it.
+  // The parser's error would quote the file.
   const auto root = ParseForeignObject(bytes, path);
   const auto auths = root ? root->find("auths") : nlohmann::json::const_iterator();
   if (!root || auths == root->end() || !auths->is_object()) {

@@ -1,4 +1,4 @@
-// Who we are to registries.
+// Credentials for registries.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace atl::images {
 
-// Empty: nobody.
+// Empty: anonymous.
 struct Credentials {
   std::string username;
   std::string password;
@@ -17,9 +17,9 @@ struct Credentials {
 
 namespace registry {
 
-// From a file as 'skopeo login' and docker write it, {"auths": {"HOST": {"auth": "base64"}}};
-// nobody if it does not name the registry. kFailedPrecondition: users of the host may read or
-// change it who are neither its owner nor of its group. What is in it is in no error.
+// Reads credentials from a file in the format of 'skopeo login' and docker, {"auths": {"HOST":
+// {"auth": "base64"}}}. Empty if the file does not name the registry. kFailedPrecondition: users
+// other than the file's owner and group may read or change it. Errors do not repeat its content.
 Result<Credentials> ReadCredentials(const std::string& path, const std::string& registry);
 
 }  // namespace registry

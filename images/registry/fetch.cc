@@ -19,7 +19,7 @@ constexpr char kAccept[] =
     "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json, "
     "application/vnd.docker.distribution.manifest.list.v2+json, "
     "application/vnd.docker.distribution.manifest.v2+json";
-// As in an archive.
+// The same limit as for archives.
 constexpr int kMaxIndexDepth = 3;
 
 struct Document {
@@ -27,7 +27,7 @@ struct Document {
   bool is_index = false;
 };
 
-// `which`: a tag or a digest.
+// Fetches a manifest or index. `which`: a tag or a digest.
 Result<Document> FetchManifest(Session& session, const std::string& which) {
   Document document;
   ATOLL_ASSIGN(const http::Headers head,
@@ -40,13 +40,13 @@ Result<Document> FetchManifest(Session& session, const std::string& which) {
                 "the manifest is larger than " + std::to_string(kMaxJsonBytes) + " bytes");
   }
   if (IsSha256Digest(which) && Sha256Of(document.text) != which) {
-    return Fail(Code::kInvalidArgument, "the registry has something else as " + which);
+    return Fail(Code::kInvalidArgument, "the registry sent something else for " + which);
   }
   document.is_index = IsIndexType(head.Get("Content-Type"));
   return document;
 }
 
-// Of this host's platform.
+// Returns the manifest for this host's platform.
 Result<std::string> FindManifest(Session& session) {
   std::string which = session.reference().tag;
   for (int depth = 0; depth < kMaxIndexDepth; ++depth) {
@@ -59,7 +59,7 @@ Result<std::string> FindManifest(Session& session) {
               "indexes nested more than " + std::to_string(kMaxIndexDepth) + " deep");
 }
 
-// All that are to be fetched, each once.
+// Returns the blobs to be fetched, each once.
 std::vector<Descriptor> BlobsOf(const Manifest& manifest, std::set<std::string> here) {
   std::vector<Descriptor> blobs{manifest.config};
   here.insert(manifest.config.digest);
@@ -103,9 +103,9 @@ Status FetchBlob(Session& session, const Descriptor& blob, int archive, Amount& 
   ATOLL_TRY(session.GetSteadily("blobs/" + blob.digest, take));
   ATOLL_TRY(std::move(written));
   if (got == blob.size) return {};
-  return Fail(Code::kInvalidArgument, "the registry has another number of bytes as " + blob.digest +
-                                          " than the " + std::to_string(blob.size) +
-                                          " that the manifest says");
+  return Fail(Code::kInvalidArgument, "the registry sent another number of bytes for " +
+                                          blob.digest + " than the " + std::to_string(blob.size) +
+                                          " than the manifest says");
 }
 
 }  // namespace

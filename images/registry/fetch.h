@@ -1,7 +1,7 @@
-// An image, from its registry into an archive as the store imports it.
+// Fetches an image from its registry into an archive that the store can import.
 //
-// Nothing is taken for what it is said to be: the import compares each blob with its digest. Here
-// counts only that nothing grows beyond its bounds.
+// Nothing is verified here, because the import compares each blob with its digest. Only sizes are
+// limited.
 #pragma once
 
 #include <atomic>
@@ -14,16 +14,16 @@
 
 namespace atl::images::registry {
 
-// Written by the thread that fetches, read by any.
+// Progress of a fetch. Written by the thread that fetches, read by any thread.
 struct Amount {
   std::atomic<uint64_t> received = 0;
-  std::atomic<uint64_t> total = 0;  // 0: not known yet
+  std::atomic<uint64_t> total = 0;  // 0: unknown
 };
 
-// Writes the image that `session` is for into the empty file `archive`, without the layers that are
-// `here` (digests of blobs); that it is called `name` is what the archive says. Goes on where a
-// transfer breaks off. Blocks. kResourceExhausted: it is larger than `max_bytes`, or than what is
-// free where the archive is.
+// Writes the image that `session` refers to into the empty file `archive`, under the name `name`.
+// Layers that are in `here` (blob digests) are left out. Continues interrupted transfers. Blocks.
+// kResourceExhausted: the image is larger than `max_bytes`, or than the free space of the archive's
+// file system.
 Status FetchImage(Session& session, const std::string& name, const std::set<std::string>& here,
                   int archive, uint64_t max_bytes, Amount& amount);
 

@@ -30,7 +30,7 @@ Result<std::shared_ptr<Patience>> Patience::Start() {
 
 bool Patience::Renew() {
   const int64_t left_us = end_us_ - NowMicros();
-  // Zero would switch it off.
+  // Zero would disarm the timer.
   const int64_t us = std::clamp<int64_t>(left_us, 1, kStallSeconds * kSecond);
   itimerspec when{};
   when.it_value = {us / kSecond, (us % kSecond) * 1000};
@@ -48,7 +48,7 @@ std::string Patience::reason() const {
   if (NowMicros() >= end_us_) {
     return "it takes longer than " + std::to_string(kTotalSeconds) + " s";
   }
-  return "nothing has come for " + std::to_string(kStallSeconds) + " s";
+  return "no data has arrived for " + std::to_string(kStallSeconds) + " s";
 }
 
 }  // namespace atl::images::registry

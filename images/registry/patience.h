@@ -1,5 +1,5 @@
-// How long a registry is waited for: a while for each next byte, and a longer while for all of
-// them.
+// The deadlines of a transfer from a registry: a short one for each next byte, and a long one for
+// the whole transfer.
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -21,18 +21,18 @@ class Patience {
   static Result<std::shared_ptr<Patience>> Start();
   explicit Patience(UniqueFd timer, int64_t end_us) : timer_(std::move(timer)), end_us_(end_us) {}
 
-  // Readable once it is over.
+  // Readable once a deadline has passed.
   int fd() const { return timer_.get(); }
-  // Something has come. False: it is over all the same.
+  // Restarts the short deadline after bytes arrived. Returns false if the long one has passed.
   bool Renew();
-  // Waits for so long. False: it is over.
+  // Waits for `milliseconds`. Returns false if a deadline has passed.
   bool Pause(int milliseconds);
-  // Why it is over, if it is.
+  // Says which deadline has passed. Empty if none has.
   std::string reason() const;
 
  private:
   const UniqueFd timer_;
-  const int64_t end_us_;  // of the monotonic clock
+  const int64_t end_us_;  // monotonic clock
 };
 
 }  // namespace atl::images::registry

@@ -9,7 +9,7 @@ namespace {
 
 constexpr char kDocker[] = "docker.io";
 
-// Of a name, or of a rule for names.
+// Returns the registry of a name, or of a rule for names.
 std::string RegistryOf(const std::string& name) {
   const size_t slash = name.find('/');
   if (slash == std::string::npos) return kDocker;
@@ -36,15 +36,14 @@ Reference ReferenceOf(const std::string& name) {
 
 Result<std::string> CheckPullRule(const std::string& rule) {
   if (rule.find('@') != std::string::npos) {
-    return Fail(Code::kInvalidArgument,
-                "'" + rule +
-                    "': what is fetched is chosen by its name; a digest belongs into "
-                    "images.allowed");
+    return Fail(
+        Code::kInvalidArgument,
+        "'" + rule + "': rules for pulls match names; a digest belongs into images.allowed");
   }
   ATOLL_ASSIGN(std::string checked, CheckAllowedRule(rule));
   if (RegistryOf(checked).find('*') != std::string::npos) {
     return Fail(Code::kInvalidArgument,
-                "'" + rule + "': spell out the registry, such as registry.example/*");
+                "'" + rule + "': use a complete registry, such as registry.example/*");
   }
   return checked;
 }

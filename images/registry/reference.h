@@ -1,4 +1,4 @@
-// Where images are that are not here, and which of them an operator lets us fetch.
+// Finds the registry of a missing image, and decides whether the operator allows to fetch it.
 #pragma once
 
 #include <string>
@@ -14,13 +14,15 @@ struct Reference {
   std::string tag;
 };
 
-// What a normalised name means to everybody: what names no registry is Docker's.
+// Returns the registry, repository and tag of a normalised name. A name without a registry is
+// Docker's.
 Reference ReferenceOf(const std::string& name);
 
-// One rule of what may be fetched: as of images/allowed.h, without a digest; and the registry is
-// one and spelled out, so that no rule for names of one reaches a server that somebody else names.
+// Checks a rule for images that may be fetched: like those of images/allowed.h, but without a
+// digest, and with a complete registry, so that a rule for names of one registry never matches a
+// server that a client names.
 Result<std::string> CheckPullRule(const std::string& rule);
-// No rules: nothing.
+// Returns true if a rule matches the name. No rules match nothing.
 bool MayPull(const std::vector<std::string>& rules, const std::string& name);
 
 }  // namespace atl::images::registry

@@ -14,13 +14,13 @@ namespace {
 
 constexpr int kMaxRedirects = 5;
 constexpr size_t kMaxToken = 64 << 10;
-// How often in a row a transfer goes on without that anything comes; before each a pause that
-// doubles, half a minute in all.
+// Most attempts in a row without a single byte. The pause before each of them doubles, half a
+// minute in all.
 constexpr int kMaxVain = 5;
 constexpr int kPauseMs = 1000;
 
 std::string OriginOf(const Reference& reference) {
-  // Docker's registry is not where its name says.
+  // The host of Docker's registry differs from its name.
   const bool docker = reference.registry == "docker.io";
   return "https://" + (docker ? "registry-1.docker.io" : reference.registry);
 }
@@ -29,7 +29,7 @@ bool IsRedirect(int status) {
   return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
 }
 
-// Of the two names that it goes by.
+// Returns the token from either of the two members that servers use for it.
 std::string TokenOf(const std::string& json) {
   const auto answer = ParseForeignObject(json, "token");
   if (!answer) return {};
@@ -86,7 +86,7 @@ Result<http::Headers> Session::Get(const std::string& path, const Wanted& wanted
   const std::string target = "/v2/" + reference_.repository + "/" + path;
   ATOLL_ASSIGN(http::Response response, Ask(*client_, target, wanted, authorization_));
   if (response.status == 401) {
-    // It has not been asked before, or what it gave is not good any more.
+    // The first request, or the token has expired.
     ATOLL_TRY(Authenticate(response.headers.Get("WWW-Authenticate")));
     ATOLL_ASSIGN(response, Ask(*client_, target, wanted, authorization_));
   }
@@ -102,8 +102,8 @@ Result<http::Response> Session::Ask(http::Client& client, const std::string& tar
   call.target = target;
   if (!wanted.accept.empty()) call.headers.Set("Accept", wanted.accept);
   if (wanted.from > 0) call.headers.Set("Range", "bytes=" + std::to_string(wanted.from) + "-");
-  // A server may have no parts, and send all of it. One that sends another part than it was asked
-  // for has sent, on the whole, something of another digest.
+  // A server may ignore the range and send everything. If it sends another range than requested,
+  // the result has another digest.
   uint64_t known = 0;
   call.on_head = [&](int status) { known = status == 206 ? 0 : wanted.from; };
   if (!authorization.empty()) call.headers.Set("Authorization", authorization);
@@ -150,17 +150,18 @@ Result<std::string> Session::FetchToken(const std::string& url) {
   if (response.status != 200) return Fail(Refused(response));
   const std::string token = text.size() <= kMaxToken ? TokenOf(text) : std::string();
   if (token.empty()) {
-    return Fail(Code::kUnavailable, there.origin + " gives no token");
+    return Fail(Code::kUnavailable, there.origin + " did not return a token");
   }
   return "Bearer " + token;
 }
 
-// Registries keep layers elsewhere, and say so. What they know of us is for them alone.
+// Registries keep layers on other servers and redirect to them. Credentials are for the registry
+// only.
 Result<http::Response> Session::Follow(http::Response response, const Wanted& wanted) {
   SecureUrl place{origin_, ""};
   for (int hop = 0; IsRedirect(response.status); ++hop) {
     if (hop == kMaxRedirects) {
-      return Fail(Code::kUnavailable, origin_ + " sends us from one place to the next");
+      return Fail(Code::kUnavailable, origin_ + " redirects too many times");
     }
     const std::string location(response.headers.Get("Location"));
     if (location.starts_with('/') && !location.starts_with("//")) {
@@ -181,15 +182,15 @@ Error Session::Refused(const http::Response& response) const {
     case 401:
     case 403:
       return Error(Code::kPermissionDenied,
-                   reference_.registry + " does not let us have " + reference_.repository + status +
-                       (credentials_.empty() ? ": give image.auth, or have the operator name "
-                                               "images.pull_auth"
-                                             : ": the user or the password is not right"));
+                   reference_.registry + " denies access to " + reference_.repository + status +
+                       (credentials_.empty()
+                            ? ": give image.auth, or ask the operator to set images.pull_auth"
+                            : ": the user or the password is wrong"));
     case 404:
       return Error(Code::kNotFound, reference_.registry + " has no " + reference_.repository + ":" +
                                         reference_.tag + status);
     default:
-      return Error(Code::kUnavailable, reference_.registry + " does not answer as a registry" +
+      return Error(Code::kUnavailable, reference_.registry + " does not answer like a registry" +
                                            status + "; try again later");
   }
 }

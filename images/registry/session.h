@@ -1,5 +1,5 @@
-// What one image is asked for with: HTTPS to its registry, who we are, and where the registry sends
-// us for the bytes themselves.
+// The requests for one image: HTTPS to its registry, with credentials, following redirects to where
+// the registry keeps its blobs.
 //
 // Thread rule: blocks; one thread at a time.
 #pragma once
@@ -20,18 +20,19 @@ namespace atl::images::registry {
 
 class Session {
  public:
-  // `trust`: whose certificates are believed, of whichever server.
+  // `trust` verifies the certificates of the registry and of all servers that it redirects to.
   static Result<Session> Open(Reference reference, Credentials credentials,
                               std::shared_ptr<const http::TlsContext> trust,
                               std::shared_ptr<Patience> patience);
 
-  // GET of `path` below the image's repository; `sink` gets the body, and false from it stops.
-  // The answer's head, of status 200. kPermissionDenied: it does not know us, or does not let us;
-  // kNotFound; kUnavailable: all else that may pass.
+  // Sends a GET for `path` within the image's repository. `sink` gets the body and returns false to
+  // stop. Returns the head of an answer with status 200. kPermissionDenied: the registry requires
+  // other credentials, or denies access. kNotFound: it has no such object. kUnavailable: any
+  // failure that may be temporary.
   using Sink = std::function<bool(std::string_view)>;
   Result<http::Headers> Get(const std::string& path, const std::string& accept, const Sink& sink);
-  // The same of what never changes. A transfer that has begun and breaks off goes on where it was,
-  // again and again, while something comes and patience lasts.
+  // Like Get, for content that never changes. An interrupted transfer continues where it stopped,
+  // as long as bytes arrive and the deadlines allow it.
   Status GetSteadily(const std::string& path, const Sink& sink);
 
   const Reference& reference() const { return reference_; }
@@ -42,7 +43,7 @@ class Session {
           std::unique_ptr<http::Client> client);
   struct Wanted {
     std::string accept;
-    uint64_t from;  // the byte to begin with
+    uint64_t from;  // offset of the first byte to fetch
     const Sink& sink;
   };
   Result<http::Headers> Get(const std::string& path, const Wanted& wanted);
@@ -59,8 +60,8 @@ class Session {
   Credentials credentials_;
   std::shared_ptr<const http::TlsContext> trust_;
   std::shared_ptr<Patience> patience_;
-  std::unique_ptr<http::Client> client_;  // of the registry itself
-  std::string authorization_;             // for it alone
+  std::unique_ptr<http::Client> client_;  // connection to the registry itself
+  std::string authorization_;             // sent only to the registry
 };
 
 }  // namespace atl::images::registry

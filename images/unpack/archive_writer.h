@@ -1,4 +1,4 @@
-// libarchive's writer and entry, owned.
+// Owning pointers to libarchive's writer and entry.
 #pragma once
 
 #include <archive.h>
@@ -9,7 +9,7 @@
 namespace atl::images::unpack {
 
 struct FreeWriter {
-  // One that was not closed is cut off, and gets no end.
+  // A writer that was not closed is cut off without an end mark.
   void operator()(archive* writer) const {
     archive_write_fail(writer);
     archive_write_free(writer);

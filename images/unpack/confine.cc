@@ -28,33 +28,35 @@
 namespace atl::images::unpack {
 namespace {
 
-// zstd wants 128 MiB for its largest window, names and times of directories 64 MiB.
+// zstd needs 128 MiB for its largest window; names and times of directories need 64 MiB.
 constexpr rlim_t kAddressSpace = rlim_t{1} << 30;
-// Two million names of one directory. There may be more of these than of the others.
+// Enough for two million names in one directory. Smaller than the other limit, because more of
+// these processes may run at once.
 constexpr rlim_t kDiffAddressSpace = rlim_t{512} << 20;
-// Two for each directory on the way down: of a tree that is read, and of its copy.
+// Two for each level of depth: in the tree that is read, and in its copy.
 constexpr rlim_t kTreeDescriptors = 2 * (kMaxDepth + 1) + 64;
-// One for each layer that has the directory: what is deep and has many layers is refused.
+// One for each layer that has the current directory. Trees that are deep and have many layers are
+// refused.
 constexpr rlim_t kDiffDescriptors = kEnoughDescriptors;
 constexpr rlim_t kCpuSeconds = 3600;
 
 constexpr uint32_t Bit(int capability) {
   return uint32_t{1} << capability;
 }
-// What it takes to give files of this user namespace any owner, mode and capability.
+// Enough to give files of this user namespace any owner, mode and capability.
 constexpr uint32_t kCapabilities =
     Bit(CAP_CHOWN) | Bit(CAP_DAC_OVERRIDE) | Bit(CAP_FOWNER) | Bit(CAP_FSETID) | Bit(CAP_SETFCAP);
 
 Status CheckSurroundings() {
-  // The initial user namespace maps every id to itself; as its root this program must not run.
+  // The initial user namespace maps every id to itself. This program must not run as root there.
   ATOLL_ASSIGN(const std::string map, sys::ReadFileAt(AT_FDCWD, "/proc/self/uid_map", 4096));
   if (map.find(" 4294967295") != std::string::npos || map.empty()) {
     return Fail(Code::kPermissionDenied,
-                "atoll-unpack is started by the spawner only: not in a user namespace of its own");
+                "atoll-unpack must be started by the spawner: it has no user namespace of its own");
   }
   if (::getpid() != 1) {
     return Fail(Code::kPermissionDenied,
-                "atoll-unpack is started by the spawner only: not in a pid namespace of its own");
+                "atoll-unpack must be started by the spawner: it has no pid namespace of its own");
   }
   if (::prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1) {
     return Fail(Code::kPermissionDenied, "no_new_privs is not set");
@@ -62,12 +64,12 @@ Status CheckSurroundings() {
   return {};
 }
 
-// After this the mount namespace holds one empty, read-only tmpfs, and the process's root is
-// `output`. Entering by fchdir + chroot instead of a bind mount of `output`, because its
-// descriptor comes from another mount namespace, where open_tree(2) and mount(2) would fail with
-// EINVAL, and because the path to it leads through directories that are closed to us. The way out
-// of a chroot (chroot again, a descriptor outside, a mount) goes with the capabilities, the
-// descriptors and the filter; and even a process that found it would stand before nothing.
+// Afterwards the mount namespace holds one empty, read-only tmpfs, and the process's root is
+// `output`. fchdir and chroot are used instead of a bind mount of `output`: its descriptor comes
+// from another mount namespace, where open_tree(2) and mount(2) would fail with EINVAL, and the
+// path to it leads through directories that this process cannot enter. The ways out of a chroot
+// (another chroot, a descriptor outside, a mount) are closed by the capabilities, the descriptors
+// and the filter. Even a process that got out would find only the empty tmpfs.
 Status EnterDirectory(int output) {
   if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
     return FailSys("mount private /");
@@ -77,7 +79,7 @@ Status EnterDirectory(int output) {
     return FailSys("mount tmpfs /proc");
   }
   if (::chdir("/proc") != 0) return FailSys("chdir /proc");
-  // pivot_root(".", "."): the old root ends up on top of the new one, see pivot_root(2).
+  // pivot_root(".", ".") stacks the old root on top of the new one, see pivot_root(2).
   if (::syscall(SYS_pivot_root, ".", ".") != 0) return FailSys("pivot_root");
   if (::umount2(".", MNT_DETACH) != 0) return FailSys("umount old root");
   if (::mount(nullptr, "/", nullptr,
@@ -105,7 +107,8 @@ Status CloseOthers(int input, int output, int report, size_t layers) {
 }
 
 Status LimitResources(const ExtractLimits& limits, Job job) {
-  // A length says nothing about what a file of a sandbox takes; an archive has many layers.
+  // A file's length says nothing about the blocks that a sandbox's file uses, and an archive has
+  // many layers.
   const bool any_size = job == Job::kCopy || job == Job::kPack;
   const rlim_t file_size = any_size ? RLIM_INFINITY : limits.max_bytes;
   const rlim_t descriptors = job == Job::kDiff ? kDiffDescriptors : kTreeDescriptors;
@@ -121,16 +124,16 @@ Status LimitResources(const ExtractLimits& limits, Job job) {
   for (const auto& [resource, value] : wanted) {
     ATOLL_TRY(LimitResource(resource, value));
   }
-  // Over RLIMIT_FSIZE: EFBIG with a message, not a signal.
+  // A file beyond RLIMIT_FSIZE then fails with EFBIG and a message instead of a signal.
   ::signal(SIGXFSZ, SIG_IGN);
   return {};
 }
 
 Status DropCapabilities() {
-  // First the bounding set, while CAP_SETPCAP is still there.
+  // The bounding set comes first, while CAP_SETPCAP is still there.
   for (int capability = 0;; ++capability) {
     const int present = ::prctl(PR_CAPBSET_READ, capability, 0, 0, 0);
-    if (present < 0) break;  // past the kernel's last
+    if (present < 0) break;  // past the kernel's last capability
     if (capability < 32 && (kCapabilities & Bit(capability)) != 0) continue;
     if (present == 1 && ::prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0) {
       return FailSys("PR_CAPBSET_DROP " + std::to_string(capability));
@@ -158,7 +161,7 @@ Status Confine(int input, int output, int report, const ExtractLimits& limits, J
   ATOLL_TRY(CloseOthers(input, output, report, layers));
   ATOLL_TRY(LimitResources(limits, job));
   ATOLL_TRY(DropCapabilities());
-  // No core of what it reads, no ptrace by others of the same range.
+  // Prevents core dumps of the input, and ptrace by other processes of the same id range.
   if (::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) return FailSys("PR_SET_DUMPABLE");
   ::umask(0);
   return LoadSyscallFilter(job);

@@ -72,7 +72,7 @@ class Archive {
     writer_.reset(archive_write_new());
     entry_.reset(archive_entry_new());
     if (!writer_ || !entry_) return Fail(Code::kInternal, "archive_write_new");
-    // Names are bytes; attributes in the one way that everybody reads.
+    // Names are raw bytes. Attributes use the header that all readers understand.
     ATOLL_TRY(Check(archive_write_set_format_pax_restricted(writer_.get())));
     ATOLL_TRY(Check(
         archive_write_set_options(writer_.get(), "pax:hdrcharset=BINARY,pax:xattrheader=SCHILY")));
@@ -85,19 +85,19 @@ class Archive {
   Status Add(const Change& change) {
     if (change.name.starts_with(kWhiteout)) {
       return Fail(Code::kInvalidArgument,
-                  "a layer cannot hold a file of this name, which means "
-                  "there that another is gone: " +
+                  "an archive cannot hold a file of this name, which would mean there that another "
+                  "file is deleted: " +
                       Printable(change.path, 80));
     }
     if (change.kind == Change::Kind::kDeleted) return Whiteout(change.path);
     const mode_t mode = change.status.st_mode;
-    if (S_ISSOCK(mode)) return {};  // tar knows none, and who listened is gone
+    if (S_ISSOCK(mode)) return {};  // tar has no sockets, and the process that listened is gone
     if (!S_ISREG(mode) && !S_ISDIR(mode)) return AddSpecial(change);
     const auto file =
         sys::OpenAt(change.directory, change.name,
                     O_RDONLY | O_NOFOLLOW | (S_ISDIR(mode) ? O_DIRECTORY : O_NONBLOCK));
     struct stat now {};
-    // Gone, or become something else, since it was looked at.
+    // The file has vanished or changed its type since it was found.
     if (!file || ::fstat(file->get(), &now) != 0 || ((now.st_mode ^ mode) & S_IFMT) != 0) return {};
     return AddOpen(change, file->get(), now);
   }
@@ -107,7 +107,7 @@ class Archive {
   Status Check(int rc) const {
     if (rc == ARCHIVE_OK || rc == ARCHIVE_WARN) return {};
     const int error = archive_errno(writer_.get());
-    if (error == EPIPE) return Fail(Error(Code::kUnavailable, "nobody reads it any more", EPIPE));
+    if (error == EPIPE) return Fail(Error(Code::kUnavailable, "the reader is gone", EPIPE));
     const char* text = archive_error_string(writer_.get());
     return Fail(Code::kInternal, std::string("libarchive: ") + (text != nullptr ? text : "?"));
   }
@@ -118,7 +118,7 @@ class Archive {
     std::string name(path);
     if (S_ISDIR(status.st_mode)) name += '/';
     archive_entry_copy_pathname(entry_.get(), name.c_str());
-    // What would differ from one run to the next, and says nothing.
+    // Cleared, because they differ between runs and carry no information.
     archive_entry_unset_atime(entry_.get());
     archive_entry_unset_ctime(entry_.get());
     archive_entry_unset_birthtime(entry_.get());
@@ -131,7 +131,7 @@ class Archive {
   Status Whiteout(std::string_view path) {
     struct stat status {};
     status.st_mode = S_IFREG | 0600;
-    const size_t slash = path.rfind('/') + 1;  // 0 without one
+    const size_t slash = path.rfind('/') + 1;  // 0 without a slash
     Describe(std::string(path.substr(0, slash)) + std::string(kWhiteout) +
                  std::string(path.substr(slash)),
              status);
@@ -144,7 +144,7 @@ class Archive {
     if (S_ISLNK(change.status.st_mode)) {
       const ssize_t size =
           ::readlinkat(change.directory, change.name.c_str(), target.data(), target.size());
-      if (size < 0) return {};  // gone since
+      if (size < 0) return {};  // vanished meanwhile
       target.resize(static_cast<size_t>(size));
       archive_entry_copy_symlink(entry_.get(), target.c_str());
     }
@@ -170,7 +170,8 @@ class Archive {
     return regular ? Content(file, static_cast<uint64_t>(now.st_size)) : Status();
   }
 
-  // As many bytes as the header has told: of a file that shrinks meanwhile the rest is zeros.
+  // Writes exactly as many bytes as the header announced. If the file has shrunk, the rest is
+  // zeros.
   Status Content(int file, uint64_t size) {
     buffer_.resize(kDiffChunk);
     for (uint64_t at = 0; at < size;) {

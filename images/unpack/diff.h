@@ -1,5 +1,5 @@
-// Tells what differs between two stacks of layers (tree_diff.h): as a list, or as an archive that
-// is a layer over the one that it is compared with.
+// Reports the differences between two stacks of layers (tree_diff.h): as a list, or as an archive
+// that is a layer on top of the older stack.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,9 @@
 
 namespace atl::images::unpack {
 
-// Where the layers are, and of which stack: from `first` on, descriptors of `now` layers that only
-// the one has, `was` that only the other has, `both` that both have.
+// The layers and the stacks that they belong to. Descriptors begin at `first`: `now` layers that
+// only the newer stack has, `was` layers that only the older one has, and `both` layers that both
+// have.
 struct Stacks {
   int first = wire::kUnpackLayersFd;
   size_t now = 0;
@@ -22,9 +23,10 @@ struct Stacks {
   size_t size() const { return now + was + both; }
 };
 
-// Into `out`, in records of wire/diff.h.
+// Writes the differences to `out`, in records of wire/diff.h.
 Result<UnpackReport> ListDiff(const Stacks& stacks, int out, const ExtractLimits& limits);
-// Into `out`, as a tar of the OCI image specification: what is gone is ".wh.NAME".
+// Writes the differences to `out`, as a tar of the OCI image specification: deleted files are
+// ".wh.NAME".
 Result<UnpackReport> ArchiveDiff(const Stacks& stacks, int out, const ExtractLimits& limits);
 
 }  // namespace atl::images::unpack

@@ -24,7 +24,8 @@ using Json = nlohmann::json;
 constexpr char kManifestType[] = "application/vnd.oci.image.manifest.v1+json";
 constexpr char kConfigType[] = "application/vnd.oci.image.config.v1+json";
 
-// What the bytes are, not what their name says: "docker save" writes plain layers, others compress.
+// Decides by the bytes, not by the name: "docker save" writes plain layers, other tools compress
+// them.
 Result<std::string> LayerType(int fd) {
   char magic[6] = {};
   const ssize_t n = TEMP_FAILURE_RETRY(::pread(fd, magic, sizeof magic, 0));
@@ -50,14 +51,15 @@ class Conversion {
  private:
   Result<Json> Config(const std::string& path);
   Result<Json> Layer(const std::string& path);
-  // Gives the member its digest's name.
+  // Names the member after its digest.
   Result<Json> Blob(const std::string& path, int fd, const std::string& type);
   Status AddImage(const DockerImage& image);
   Status Write(const std::string& name, const std::string& bytes);
 
   const Members& members_;
   int directory_;
-  std::map<std::string, Json> layers_;  // descriptors by path: images of one archive share them
+  // descriptors by path, because images of one archive share layers
+  std::map<std::string, Json> layers_;
   Json index_ = Json::array();
 };
 
@@ -72,7 +74,7 @@ Result<Json> Conversion::Blob(const std::string& path, int fd, const std::string
 Result<Json> Conversion::Config(const std::string& path) {
   ATOLL_ASSIGN(const UniqueFd fd, members_.Open(path));
   ATOLL_ASSIGN(Json config, Blob(path, fd.get(), kConfigType));
-  // Most archives call it by its digest. The layers are compared with what it says.
+  // Most archives name the config after its digest. The config's diff_ids verify the layers.
   std::string name = path.substr(path.rfind('/') + 1);
   if (name.ends_with(".json")) name.resize(name.size() - 5);
   const std::string found = HexOf(config["digest"].get_ref<const std::string&>());
@@ -95,7 +97,8 @@ Result<Json> Conversion::Layer(const std::string& path) {
 
 Status Conversion::Write(const std::string& name, const std::string& bytes) {
   auto fd = sys::OpenBeneath(directory_, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644);
-  // Two entries for one image, or the manifest is in the archive: the same bytes, by their name.
+  // The file exists if two entries are the same image, or if the archive has the manifest itself.
+  // The name is the digest, so the bytes are the same.
   if (!fd && fd.error().error_number() == EEXIST) return {};
   if (!fd) return Fail(std::move(fd).error());
   return sys::WriteAll(fd->get(), bytes);

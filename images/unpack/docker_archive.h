@@ -1,7 +1,7 @@
-// Writes an archive of 'docker save' down as the OCI layout of the same images, so that everybody
-// after the unpacker reads one form: blobs under their digests, a manifest for each image and an
-// index with a name for each of its tags. The manifest is made here, and so is its digest: the
-// original one is not in such an archive.
+// Converts an archive of 'docker save' into the OCI layout of the same images, so that all later
+// code reads one format: blobs under their digests, a manifest for each image, and an index with an
+// entry for each of its tags. The manifest and its digest are made here, because such an archive
+// does not have the original one.
 #pragma once
 
 #include "images/unpack/members.h"
@@ -9,7 +9,7 @@
 
 namespace atl::images::unpack {
 
-// `directory`: that of `members`, which have a manifest.json and no index.json.
+// `directory`: the one that holds `members`, which have a manifest.json and no index.json.
 Status WriteOciLayout(const Members& members, int directory);
 
 }  // namespace atl::images::unpack

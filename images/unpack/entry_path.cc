@@ -9,7 +9,7 @@ constexpr std::string_view kWhiteoutPrefix = ".wh.";
 constexpr std::string_view kBookkeepingPrefix = ".wh..wh.";
 constexpr std::string_view kOpaqueName = ".wh..wh..opq";
 
-// What an archive's word for a gone name, or for a hidden directory, has beyond the path.
+// Characters that the mark of a whiteout or of an opaque directory adds to a path.
 constexpr size_t kMarkSize = kOpaqueName.size() + 1;
 constexpr size_t kMaxXattrName = 255;  // XATTR_NAME_MAX
 
@@ -22,7 +22,7 @@ Result<std::vector<std::string>> ParseEntryPath(std::string_view name) {
                 "its name is longer than " + std::to_string(kMaxPath) + " bytes");
   }
   if (name.find('\0') != std::string_view::npos) {
-    return Fail(Code::kInvalidArgument, "its name holds a zero byte");
+    return Fail(Code::kInvalidArgument, "its name contains a zero byte");
   }
   std::vector<std::string> path;
   while (!name.empty()) {
@@ -30,11 +30,11 @@ Result<std::vector<std::string>> ParseEntryPath(std::string_view name) {
     const std::string_view component = name.substr(0, slash);
     name.remove_prefix(slash == std::string_view::npos ? name.size() : slash + 1);
     if (component.empty() || component == ".") continue;
-    if (component == "..") return Fail(Code::kInvalidArgument, "'..' in its name");
+    if (component == "..") return Fail(Code::kInvalidArgument, "its name contains '..'");
     const size_t prefix = component.starts_with(kWhiteoutPrefix) ? kWhiteoutPrefix.size() : 0;
     if (component.size() > kMaxComponent + prefix) {
-      return Fail(Code::kInvalidArgument,
-                  "a part of its name is longer than " + std::to_string(kMaxComponent) + " bytes");
+      return Fail(Code::kInvalidArgument, "a component of its name is longer than " +
+                                              std::to_string(kMaxComponent) + " bytes");
     }
     if (path.size() == kMaxDepth + 1) {
       return Fail(Code::kInvalidArgument,
@@ -90,16 +90,16 @@ std::string JoinPath(const std::vector<std::string>& path, size_t components) {
 }
 
 bool KeepsXattr(std::string_view name, std::string_view value) {
-  // The mount reads user.overlay.* (option userxattr); trusted.overlay.* is what the same attack
-  // would use on a host that mounts without it. Honest archives have both: whoever packs the
-  // directory of an overlay as it lies takes them along. "overlay" without a dot is the
-  // namespace's escape prefix in newer kernels ("user.overlay.overlay.").
+  // The mount reads user.overlay.* (option userxattr). trusted.overlay.* would be the same attack
+  // on a host that mounts without that option. Honest archives may contain both, if somebody packed
+  // an overlay's directory. "overlay" without a dot is the namespace's escape prefix in newer
+  // kernels ("user.overlay.overlay.").
   for (const std::string_view prefix : {"user.overlay.", "trusted.overlay."}) {
     if (name.starts_with(prefix)) return false;
   }
   if (name.size() > kMaxXattrName || name.find('\0') != std::string_view::npos) return false;
-  // Revision 2 (20 bytes): the kernel turns it into revision 3, bound to the user namespace's
-  // root. A revision 3 that names a root of its own is somebody else's.
+  // Only revision 2 (20 bytes) is accepted. The kernel turns it into revision 3, bound to the root
+  // of the user namespace. An archive's own revision 3 names a foreign root.
   if (name == "security.capability") return value.size() == 20;
   return name.starts_with("user.") && name.size() > 5;
 }

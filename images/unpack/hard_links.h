@@ -1,4 +1,4 @@
-// Remembers under which name an archive holds a file that has several.
+// Remembers the name under which an archive holds a file with several hard links.
 #pragma once
 
 #include <sys/stat.h>
@@ -16,12 +16,12 @@ namespace atl::images::unpack {
 
 class HardLinks {
  public:
-  // A tree may have as many files whose other names are still to come: 250,000 names of the usual
-  // length take some 50 MiB. A file is forgotten when all of its names have come.
+  // Most files of which further names are still expected: 250,000 names of usual length take some
+  // 50 MiB. A file is forgotten when all of its names were seen.
   static constexpr size_t kMaxOpen = 250'000;
 
-  // Returns the name that the archive has `file` under, or "" if this is the first one, which is
-  // remembered then. kInvalidArgument: kMaxOpen are open already.
+  // Returns the name under which the archive holds `file`. Returns "" for the first name, and
+  // remembers it. kInvalidArgument: more than kMaxOpen files are pending.
   Result<std::string> NameOf(const struct stat& file, std::string_view path) {
     const std::pair key(file.st_dev, file.st_ino);
     const auto found = open_.find(key);

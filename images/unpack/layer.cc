@@ -20,7 +20,7 @@
 namespace atl::images::unpack {
 namespace {
 
-// The ids that a sandbox's user namespace has, and that of who owns what nobody there can.
+// Highest id of a sandbox's user namespace, and the owner of files whose id does not exist there.
 constexpr int64_t kMaxId = 65535;
 constexpr uint32_t kNobody = 65534;
 
@@ -69,7 +69,7 @@ Attributes Extraction::ReadAttributes(struct archive_entry* entry) {
   attributes.gid = exists(gid) ? static_cast<gid_t>(gid) : kNobody;
   attributes.mode = archive_entry_mode(entry) & 07777;
   if (!exists(uid) || !exists(gid)) {
-    // Nobody is to lend out no rights that the owner lent out.
+    // Files that now belong to nobody lose their set-id bits: they were granted by the real owner.
     attributes.mode &= ~static_cast<mode_t>(S_ISUID | S_ISGID);
     ++report_.replaced_owners;
   }
@@ -91,7 +91,7 @@ Status Extraction::AddPlain(struct archive_entry* entry, const Path& path) {
   if (path.empty() && type != AE_IFDIR) {
     return Fail(Code::kInvalidArgument, "the root directory must be a directory");
   }
-  // A sandbox has a /dev of its own, and may open no device elsewhere.
+  // A sandbox has its own /dev, and may open no device elsewhere.
   if (type == AE_IFCHR || type == AE_IFBLK) {
     ++report_.skipped_devices;
     return {};
@@ -108,7 +108,7 @@ Status Extraction::AddPlain(struct archive_entry* entry, const Path& path) {
     case AE_IFLNK: {
       const char* target = archive_entry_symlink(entry);
       if (target == nullptr || *target == '\0' || std::string_view(target).size() > kMaxPath) {
-        return Fail(Code::kInvalidArgument, "a symbolic link to nothing, or to too long a name");
+        return Fail(Code::kInvalidArgument, "a symbolic link whose target is empty or too long");
       }
       return tree_.AddSymlink(path, attributes, target);
     }
@@ -130,7 +130,7 @@ Status Extraction::AddEntry(struct archive_entry* entry, const std::string& name
     case EntryKind::kNonsense:
       ++report_.skipped_entries;
       return {};
-    // The name says it, whatever the entry is.
+    // The name decides, whatever the type of the entry.
     case EntryKind::kWhiteout:
       return tree_.AddWhiteout(classified.path);
     case EntryKind::kOpaque:
@@ -142,7 +142,7 @@ Status Extraction::AddEntry(struct archive_entry* entry, const std::string& name
 }
 
 Result<UnpackReport> Extraction::Run() {
-  // Until an entry says otherwise; the directory was made by somebody else.
+  // Default attributes of the root, until an entry sets them. Another process made the directory.
   ATOLL_TRY(tree_.AddDirectory({}, Attributes{}));
   for (;;) {
     ATOLL_ASSIGN(struct archive_entry* const entry, reader_.Next());
@@ -166,7 +166,7 @@ Result<UnpackReport> ExtractLayer(int input, UniqueFd directory, const ExtractLi
   ATOLL_ASSIGN(const UniqueFd root, sys::OpenAt(directory.get(), ".", O_RDONLY | O_DIRECTORY));
   ATOLL_ASSIGN(UnpackReport report,
                Extraction(std::move(reader), LayerTree(std::move(directory), limits)).Run());
-  // While it is in memory: what a later look at the tree is to be compared with.
+  // Hashes the tree now, while it is cached. Later verifications compare with this digest.
   ATOLL_ASSIGN(const UnpackReport packed, PackTree(root.get(), -1, limits));
   report.content = packed.content;
   return report;

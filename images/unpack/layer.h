@@ -1,4 +1,4 @@
-// Extracts one layer: decompresses, hashes, reads the tar, checks every entry and hands it to
+// Extracts one layer: decompresses, hashes, reads the tar, checks every entry and passes it to
 // LayerTree.
 #pragma once
 

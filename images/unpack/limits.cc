@@ -13,7 +13,8 @@ Status SetNumber(std::initializer_list<NumberField> fields, std::string_view arg
     const auto [rest, error] = std::from_chars(argument.data() + equals + 1, end, *number);
     if (error == std::errc() && rest == end) return {};
   }
-  return Fail(Code::kInvalidArgument, "no KEY=NUMBER of this job: '" + std::string(argument) + "'");
+  return Fail(Code::kInvalidArgument,
+              "not a KEY=NUMBER of this job: '" + std::string(argument) + "'");
 }
 
 Status SetLimit(ExtractLimits& limits, std::string_view argument) {

@@ -1,8 +1,8 @@
 // atoll-unpack split|layer|copy|fork|pack [LIMIT=NUMBER…]: opens one hostile archive, or the
 // directory that a sandbox writes to, and fills one directory; or writes one directory into an
-// archive. list|archive: tells how two stacks of layers differ. Started by the spawner with the
-// descriptors of runtime/wire/spawner.h in namespaces of its own. The report goes to the pipe; exit
-// status 0, or 1 with one "error CODE: why" line.
+// archive. list|archive: reports how two stacks of layers differ. The spawner starts it in
+// namespaces of its own, with the descriptors of runtime/wire/spawner.h. The report goes to the
+// pipe. Exit status 0, or 1 with one line "error CODE: why".
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -40,7 +40,7 @@ bool IsDiff(std::string_view mode) {
   return mode == "list" || mode == "archive";
 }
 
-// "now=3" and so on.
+// Parses "now=3" and similar arguments.
 Status SetStacks(Stacks& stacks, std::string_view argument) {
   constexpr uint64_t kMost = 2 * wire::kMaxLayers + 1;
   uint64_t now = stacks.now, was = stacks.was, both = stacks.both;
@@ -65,8 +65,8 @@ Result<UnpackReport> Run(int argc, char** argv) {
   for (int i = 2; i < argc; ++i) {
     ATOLL_TRY(IsDiff(mode) ? SetStacks(stacks, argv[i]) : SetLimit(limits, argv[i]));
   }
-  // libarchive passes PAX names, which are UTF-8, through iconv(3) unless the locale is UTF-8 too;
-  // iconv would want its tables, which are out of sight by then.
+  // libarchive converts PAX names, which are UTF-8, with iconv(3) unless the locale is UTF-8. iconv
+  // would need its tables, which are not reachable after the confinement.
   if (std::setlocale(LC_CTYPE, "C.UTF-8") == nullptr) {
     return Fail(Code::kUnavailable, "setlocale C.UTF-8: the locale is missing (libc-bin)");
   }
@@ -78,8 +78,8 @@ Result<UnpackReport> Run(int argc, char** argv) {
                                      : Job::kUnpack,
                     stacks.size()));
 
-  // The root directory is the output by now (of "pack" what is read); a descriptor of our own,
-  // whatever kind we were given.
+  // The root directory is the output now (for "pack", the input). It is opened again, because the
+  // given descriptor may be O_PATH.
   ATOLL_ASSIGN(UniqueFd root, sys::Open("/", O_RDONLY | O_DIRECTORY));
   if (mode == "list") return ListDiff(stacks, wire::kUnpackInputFd, limits);
   if (mode == "archive") return ArchiveDiff(stacks, wire::kUnpackInputFd, limits);
@@ -96,14 +96,14 @@ std::string Mebibytes(uint64_t bytes) {
   return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB";
 }
 
-// Which file system has no room, and how much it would have to have at least: what is compressed
-// takes more.
+// Adds to a full disk's error which file system it is, and how much space is needed at least:
+// compressed data needs more.
 Error NoRoom(Error error, std::string_view mode) {
   struct statfs room {};
   struct stat input {};
   if (!IsDiskFull(error)) return error;
   const bool pack = mode == "pack";
-  // The root directory is the output; of "pack" it is the file.
+  // The root directory is the output; for "pack" it is the file.
   const auto root = sys::Open("/", O_RDONLY | O_DIRECTORY);
   if (!root || ::fstatfs(pack ? wire::kUnpackInputFd : root->get(), &room) != 0 ||
       ::fstat(wire::kUnpackInputFd, &input) != 0) {
@@ -127,7 +127,7 @@ Error NoRoom(Error error, std::string_view mode) {
 
 [[noreturn]] void OutOfMemory() {
   constexpr std::string_view kLine =
-      "error resource_exhausted: the archive needs more memory than is allowed\n";
+      "error resource_exhausted: the archive needs more memory than allowed\n";
   [[maybe_unused]] const auto written = sys::WriteAll(wire::kUnpackReportFd, kLine);
   std::_Exit(EXIT_FAILURE);
 }

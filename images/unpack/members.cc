@@ -18,7 +18,7 @@ namespace {
 
 constexpr char kOwnPrefix[] = "member-";
 
-// The name of a member that a reader of the directory asks for; empty for all others.
+// Returns the name in the directory of a member that later code asks for; empty for all others.
 std::string KnownName(const std::vector<std::string>& path) {
   if (path.size() == 1 &&
       (path[0] == "oci-layout" || path[0] == "index.json" || path[0] == "manifest.json")) {
@@ -31,7 +31,7 @@ std::string KnownName(const std::vector<std::string>& path) {
   return {};
 }
 
-// Where a symbolic link leads, by its letters alone; empty: out of the archive.
+// Resolves a symbolic link by its text only. Empty if it leads out of the archive.
 std::string LinkTarget(std::vector<std::string> path, std::string_view target) {
   if (target.starts_with('/')) return {};
   path.pop_back();
@@ -76,7 +76,7 @@ Status Members::Add(TarReader& reader, struct archive_entry* entry, const std::s
     if (!link) return {};
   }
   if (files_.contains(joined) || links_.contains(joined)) {
-    return Fail(Code::kInvalidArgument, "the archive holds it twice");
+    return Fail(Code::kInvalidArgument, "the archive contains it twice");
   }
   if (link) return AddLink(entry, path);
   if (known.ends_with(".json") && archive_entry_size(entry) > int64_t{kMaxJsonBytes}) {
@@ -91,7 +91,7 @@ Status Members::Add(TarReader& reader, struct archive_entry* entry, const std::s
 }
 
 Result<std::string> Members::FileOf(const std::string& path) const {
-  // The archive's own way of writing it: "./a//b" is "a/b".
+  // Archives may write a path differently: "./a//b" is "a/b".
   auto parsed = ParseEntryPath(path);
   if (!parsed) return Fail(std::move(parsed).error().Wrap("'" + Printable(path) + "'"));
   std::string joined = JoinPath(*parsed);

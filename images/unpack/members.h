@@ -1,5 +1,5 @@
-// The members of an image archive, kept in one flat directory while the archive is read, because
-// which of them belong to an image shows only at its end.
+// The members of an image archive, kept in one flat directory while the archive is read. Only at
+// its end is it known which of them belong to an image.
 #pragma once
 
 #include <cstdint>
@@ -18,19 +18,20 @@ class Members {
   // `directory`: empty, borrowed.
   explicit Members(int directory) : directory_(directory) {}
 
-  // What an OCI layout names goes to a file of that name ("oci-layout", "index.json", "HEX"),
-  // "manifest.json" too, and must be regular. All other regular files go to files of ours; links
-  // are only remembered; the rest is passed over. A name that comes twice is refused.
+  // Stores a member. The names of an OCI layout ("oci-layout", "index.json", "HEX") and
+  // "manifest.json" must be regular files and keep their names. All other regular files get names
+  // of ours; links are only recorded; everything else is skipped. A duplicate name is refused.
   Status Add(TarReader& reader, struct archive_entry* entry, const std::string& name);
 
   bool Has(const std::string& path) const { return files_.contains(path); }
-  // Opens the member of this path of the archive; if that is a link, what it leads to. A link to a
-  // link, or out of the archive, is refused.
+  // Opens the member of this path; a link is followed. A link to a link, or out of the archive, is
+  // refused.
   Result<UniqueFd> Open(const std::string& path) const;
-  // Gives that member the name `blob` in the directory too; one that is there already stays.
+  // Gives the member the additional name `blob` in the directory. An existing file of that name
+  // stays.
   Status Name(const std::string& path, const std::string& blob) const;
 
-  // Takes away what has none but our own name, and returns how many files stay.
+  // Deletes files that have only a name of ours. Returns how many files stay.
   Result<uint64_t> Finish();
 
  private:
@@ -39,7 +40,8 @@ class Members {
 
   int directory_;
   std::map<std::string, std::string> files_;  // path in the archive → name in the directory
-  std::map<std::string, std::string> links_;  // path in the archive → path, empty: out of it
+  // path in the archive → target path; empty: out of the archive
+  std::map<std::string, std::string> links_;
 };
 
 }  // namespace atl::images::unpack

@@ -29,7 +29,7 @@ namespace {
 constexpr size_t kBuffer = 256 << 10;
 constexpr std::string_view kOpaque = "user.overlay.opaque";
 
-// What libarchive writes, hashed on its way to the file.
+// Gets what libarchive writes and hashes it on its way to the file.
 class TarSink {
  public:
   explicit TarSink(int output) : output_(output), digest_(EVP_MD_CTX_new(), &EVP_MD_CTX_free) {
@@ -48,7 +48,7 @@ class TarSink {
     return -1;
   }
 
-  // Why libarchive could not write, which it can pass on only as a text.
+  // The error that stopped libarchive, which can pass on only a text.
   const Status& written() const { return written_; }
   uint64_t size() const { return size_; }
   std::string Digest() {
@@ -59,7 +59,8 @@ class TarSink {
   }
 
  private:
-  // What was a hole, mostly, stays one: whoever writes an archive goes on behind it.
+  // Zeros become a hole. The file's offset moves on, because the caller continues after the
+  // archive.
   Status Skip(size_t size) {
     if (::lseek(output_, static_cast<off_t>(size), SEEK_CUR) < 0) return FailSys("lseek");
     return {};
@@ -89,10 +90,10 @@ class Packing {
   Status AddFile(int parent, const std::string& path, const std::string& name,
                  const struct stat& now);
   Status AddMark(const std::string& path);
-  // A header for it; what else is to be said of it has been put into entry_.
+  // Writes a header. Everything else about the member is already in entry_.
   Status AddHeader(const std::string& path, const struct stat& now);
   void Begin() { archive_entry_clear(entry_.get()); }
-  // What of its attributes belongs to an image; `opaque` if it is marked so.
+  // Reads the attributes that belong to an image. Sets `opaque` if the directory is marked so.
   Status ReadXattrs(int fd, const std::string& path, bool* opaque);
   Status CopyContent(int file, const std::string& path, off_t size);
 
@@ -110,7 +111,7 @@ class Packing {
 
 Result<UnpackReport> Packing::Run(int root) {
   ATOLL_TRY(Check(archive_write_set_format_pax_restricted(writer_.get()), "pax"));
-  // Once is enough: all who read tars of images know these.
+  // One form of attributes is enough: all readers of image tars understand it.
   ATOLL_TRY(Check(archive_write_set_options(writer_.get(), "xattrheader=SCHILY"), "xattrheader"));
   ATOLL_TRY(Check(archive_write_set_bytes_per_block(writer_.get(), kBuffer), "bytes_per_block"));
   ATOLL_TRY(Check(archive_write_set_bytes_in_last_block(writer_.get(), 512), "last_block"));
@@ -144,9 +145,9 @@ Status Packing::AddTree(int directory, const std::string& path, size_t depth) {
 Status Packing::AddName(int parent, const std::string& path, const std::string& name,
                         size_t depth) {
   if (name.starts_with(".wh.")) {
-    return Fail(Code::kInvalidArgument, Printable(path, 80) +
-                                            " is called as what an image archive "
-                                            "has for a name that is gone: rename it");
+    return Fail(Code::kInvalidArgument,
+                Printable(path, 80) +
+                    " has a name that means a deleted file in an image archive: rename it");
   }
   struct stat now {};
   if (::fstatat(parent, name.c_str(), &now, AT_SYMLINK_NOFOLLOW) != 0) {
@@ -158,12 +159,12 @@ Status Packing::AddName(int parent, const std::string& path, const std::string& 
     return AddTree(directory.get(), path, depth + 1);
   }
   if (S_ISCHR(now.st_mode)) {
-    // The one device that a layer may have.
+    // A whiteout, the only device that a layer may have.
     if (now.st_rdev != 0) return Fail(Code::kInvalidArgument, path + " is a device");
     return AddMark(path.substr(0, path.size() - name.size()) + ".wh." + name);
   }
-  // It was a process's, and no archive has a word for it. No image has one, but what a sandbox has
-  // written may.
+  // A socket of an ended process. tar has no type for it. Images never have one, but a sandbox's
+  // files may.
   if (S_ISSOCK(now.st_mode)) return {};
   Begin();
   if (now.st_nlink > 1) {
@@ -181,7 +182,7 @@ Status Packing::AddName(int parent, const std::string& path, const std::string& 
     archive_entry_copy_symlink(entry_.get(), buffer_.substr(0, static_cast<size_t>(size)).c_str());
     now.st_size = 0;
   } else if (!S_ISFIFO(now.st_mode)) {
-    return Fail(Code::kInvalidArgument, path + " is of a kind that no image has");
+    return Fail(Code::kInvalidArgument, path + " has a type that image archives do not have");
   }
   return AddHeader(path, now);
 }
@@ -191,13 +192,13 @@ Status Packing::AddFile(int parent, const std::string& path, const std::string& 
   ATOLL_ASSIGN(const UniqueFd file, sys::OpenAt(parent, name, O_RDONLY | O_NOFOLLOW));
   bool opaque = false;
   ATOLL_TRY(ReadXattrs(file.get(), path, &opaque));
-  // Holes included, as who reads it counts.
+  // Counted including holes, like the reader of the archive will count it.
   const auto size = static_cast<uint64_t>(now.st_size);
   if (size > limits_.max_bytes || content_bytes_ > limits_.max_bytes - size) {
-    return Fail(Code::kInvalidArgument, Printable(path, 80) + " has " + std::to_string(size) +
-                                            " bytes, holes included, and all files of a layer may "
-                                            "have " +
-                                            std::to_string(limits_.max_bytes));
+    return Fail(Code::kInvalidArgument,
+                Printable(path, 80) + " has " + std::to_string(size) +
+                    " bytes, holes included, and all files of a layer may have " +
+                    std::to_string(limits_.max_bytes));
   }
   content_bytes_ += size;
   ATOLL_TRY(AddHeader(path, now));
@@ -236,8 +237,8 @@ Status Packing::ReadXattrs(int fd, const std::string& path, bool* opaque) {
       *opaque = true;
       continue;
     }
-    // Access lists, and what a sandbox itself has called an attribute of overlayfs, are of no
-    // image.
+    // Images do not have access lists, or attributes that a sandbox itself has called
+    // user.overlay.*.
     if (!IsCopied(name) || name.starts_with("system.") || name.starts_with("user.overlay.")) {
       continue;
     }
@@ -254,7 +255,7 @@ Status Packing::CopyContent(int file, const std::string& path, off_t size) {
     const size_t wanted = std::min(buffer_.size(), static_cast<size_t>(left));
     const ssize_t n = TEMP_FAILURE_RETRY(::read(file, buffer_.data(), wanted));
     if (n < 0) return FailSys("read " + path);
-    if (n == 0) return Fail(Code::kInternal, path + " is shorter than it says");
+    if (n == 0) return Fail(Code::kInternal, path + " is shorter than its size says");
     if (archive_write_data(writer_.get(), buffer_.data(), static_cast<size_t>(n)) != n) {
       return Check(ARCHIVE_FATAL, path);
     }

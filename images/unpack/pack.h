@@ -1,8 +1,9 @@
-// Writes a layer's tree as the tar that an image archive holds: the way back from ExtractLayer.
+// Writes a layer's tree as the tar of an image archive: the reverse of ExtractLayer.
 //
-// The same tree gives the same bytes: names in the order of their bytes, whiteouts and opaque
-// directories as the OCI image specification has them, whole seconds, nothing of the host. So the
-// digest of that tar is the digest of the tree: what is stored can be compared with what was.
+// The same tree always gives the same bytes: names sorted by their bytes, whiteouts and opaque
+// directories as in the OCI image specification, times in whole seconds, nothing of the host.
+// Therefore the digest of the tar is a digest of the tree, and a stored tree can be compared with
+// an imported one.
 #pragma once
 
 #include "images/report.h"
@@ -11,8 +12,8 @@
 
 namespace atl::images::unpack {
 
-// Both borrowed. `output` -1: only the digest is wanted. The report's `content` is the tar's
-// digest, `bytes` its length. kInvalidArgument: something that an archive cannot have.
+// Both are borrowed. `output` -1: computes only the digest. In the report, `content` is the tar's
+// digest and `bytes` its length. kInvalidArgument: a file that an archive cannot hold.
 Result<UnpackReport> PackTree(int root, int output, const ExtractLimits& limits);
 
 }  // namespace atl::images::unpack

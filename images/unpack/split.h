@@ -1,6 +1,6 @@
-// Takes an image archive apart: index.json and blobs/sha256/HEX of an OCI layout become files
-// "index.json" and "HEX" in one flat directory; an archive of 'docker save' is written down in the
-// same form (docker_archive.h). What else the archive holds is passed over.
+// Splits an image archive: index.json and blobs/sha256/HEX of an OCI layout become the files
+// "index.json" and "HEX" in one flat directory. An archive of 'docker save' is converted to the
+// same form (docker_archive.h). All other members are skipped.
 #pragma once
 
 #include "images/report.h"

@@ -60,7 +60,8 @@ Status BlobStream::OpenHandle() {
   handle_.reset(archive_read_new());
   struct archive* const handle = handle_.get();
   if (handle == nullptr) return Fail(Code::kResourceExhausted, "archive_read_new");
-  // Only what people's archives have: each further decoder is code for hostile bytes.
+  // Only formats that real archives use. Each further decoder would be more code that reads hostile
+  // bytes.
   if (archive_read_support_filter_gzip(handle) != ARCHIVE_OK ||
       archive_read_support_filter_zstd(handle) != ARCHIVE_OK ||
       archive_read_support_filter_xz(handle) != ARCHIVE_OK ||
@@ -79,7 +80,7 @@ Status BlobStream::OpenHandle() {
     return {};
   }
   if (rc != ARCHIVE_OK) return Fail(ArchiveError(handle, "decompress"));
-  // libarchive peels off up to 25 compressions, each of which multiplies a bomb.
+  // libarchive decodes up to 25 nested compressions, and each of them multiplies a bomb.
   if (archive_filter_count(handle) > 2) {
     return Fail(Code::kInvalidArgument, "it is compressed more than once");
   }
@@ -122,7 +123,7 @@ Result<std::string_view> BlobStream::ReadBlock() {
     ended_ = true;
     return std::string_view();
   }
-  // A warning is no better: whatever it is about, the bytes are not those of the digest.
+  // A warning counts as an error: whatever its cause, the bytes are not those of the digest.
   if (rc != ARCHIVE_OK) return Fail(ArchiveError(handle_.get(), "decompress"));
   uncompressed_ += size;
   ATOLL_TRY(CheckBounds());
@@ -135,7 +136,8 @@ Result<std::string_view> BlobStream::ReadBlock() {
 Result<std::string_view> BlobStream::Read() {
   for (;;) {
     auto block = ReadBlock();
-    // An empty block in the middle must not look like the end.
+    // libarchive takes an empty block for the end of the stream, so empty blocks in the middle are
+    // skipped.
     if (!block || !block->empty() || ended_) return block;
   }
 }

@@ -1,4 +1,5 @@
-// A compressed or plain file as a stream of uncompressed bytes, hashed and bounded on its way.
+// Reads a compressed or plain file as a stream of uncompressed bytes. Hashes them and enforces the
+// limits.
 #pragma once
 
 #include <cstdint>
@@ -20,30 +21,30 @@ struct ArchiveCloser {
 };
 using ArchiveHandle = std::unique_ptr<struct archive, ArchiveCloser>;
 
-// What libarchive has to say about `handle`'s last failure, with `call` before it.
+// Returns libarchive's last error of `handle`, prefixed with `call`.
 Error ArchiveError(struct archive* handle, std::string_view call);
 
 class BlobStream {
  public:
-  // Loads what OpenSSL wants from outside (its configuration, its providers). Before the
-  // confinement takes the file system away; a later Open then needs nothing.
+  // Loads what OpenSSL needs from the file system (configuration, providers). Call before the
+  // confinement; a later Open then needs nothing.
   static Status Prepare();
 
-  // Reads `fd` (borrowed, from its beginning): plain, gzip, zstd, xz or bzip2. Compressed twice is
-  // refused.
+  // Reads `fd` (borrowed) from its beginning: plain, gzip, zstd, xz or bzip2. Data that is
+  // compressed twice is refused.
   static Result<std::unique_ptr<BlobStream>> Open(int fd, const ExtractLimits& limits);
   BlobStream(const BlobStream&) = delete;
   BlobStream& operator=(const BlobStream&) = delete;
 
-  // The next bytes, valid until the next call; empty at the end.
+  // Returns the next bytes, valid until the next call; empty at the end.
   Result<std::string_view> Read();
-  // To the end: what follows the last tar block belongs to the diff_id as well.
+  // Reads to the end: bytes after the last tar block belong to the diff_id too.
   Status Drain();
-  // "sha256:…" of all that was read.
+  // Returns the "sha256:…" of everything that was read.
   Result<std::string> DiffId();
 
-  // Opens a tar reader on this stream, which must outlive it. What went wrong in the stream itself
-  // is to be had from TakeError: libarchive can pass on only a text.
+  // Opens a tar reader on this stream, which must outlive it. Errors of the stream itself are
+  // returned by TakeError, because libarchive can pass on only a text.
   Result<ArchiveHandle> OpenTar();
   std::optional<Error> TakeError();
 

@@ -1,4 +1,4 @@
-// The system calls that a job needs; any other ends the process at once.
+// Installs the filter of system calls for a job. Any other call kills the process.
 #pragma once
 
 #include "images/unpack/confine.h"

@@ -25,11 +25,11 @@ Result<struct archive_entry*> TarReader::Next() {
   struct archive_entry* entry = nullptr;
   const int rc = archive_read_next_header(tar_.get(), &entry);
   if (rc == ARCHIVE_EOF) {
-    // libarchive takes an unreadable tail for the end in some cases: the stream knows better.
+    // libarchive sometimes takes an unreadable tail for the end; the stream knows the error.
     if (auto error = stream_->TakeError()) return Fail(*std::move(error));
     return nullptr;
   }
-  // EILSEQ: a name of a PAX header is not UTF-8, and libarchive has taken its bytes as they are.
+  // EILSEQ: a name in a PAX header is not UTF-8, and libarchive has kept its bytes.
   const bool raw_name = rc == ARCHIVE_WARN && archive_errno(tar_.get()) == EILSEQ;
   if (rc != ARCHIVE_OK && !raw_name) return Fail(TakeError("tar"));
   return entry;
@@ -47,8 +47,8 @@ Status TarReader::CountBytes(uint64_t bytes) {
 Status TarReader::CopyContent(struct archive_entry* entry, int fd) {
   const int64_t size = archive_entry_size(entry);
   if (size < 0) return Fail(Code::kInvalidArgument, "its size is negative");
-  // Counted as declared, holes included: a sparse file of 8 EiB costs no bytes here, but whoever
-  // copies the tree later would pay for it.
+  // The declared size counts, including holes. A sparse file of 8 EiB takes no space here, but
+  // whoever copies the tree later would pay for it.
   ATOLL_TRY(CountBytes(static_cast<uint64_t>(size)));
   for (;;) {
     const void* data = nullptr;

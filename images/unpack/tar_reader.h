@@ -1,4 +1,4 @@
-// The entries of a tar inside a BlobStream, one after the other, with errors as Results.
+// Iterates over the entries of a tar in a BlobStream, with errors as Results.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,14 @@ class TarReader {
  public:
   static Result<TarReader> Open(int input, const ExtractLimits& limits);
 
-  // The next entry, valid until the next call; null at the end. Names are bytes, UTF-8 or not. An
-  // entry that libarchive could read only in part (ARCHIVE_WARN: an attribute lost) is an error.
+  // Returns the next entry, valid until the next call; null at the end. Names are bytes, UTF-8 or
+  // not. An entry that libarchive could read only partly (ARCHIVE_WARN: an attribute was lost) is
+  // an error.
   Result<struct archive_entry*> Next();
-  // Writes the present entry's content to `fd`, holes as holes, and counts it.
+  // Writes the current entry's content to `fd`, keeps holes, and counts its size.
   Status CopyContent(struct archive_entry* entry, int fd);
 
-  // Reads to the end of the file, then says what the uncompressed stream was.
+  // Reads to the end of the file and returns the digest of the uncompressed stream.
   Result<std::string> FinishAndDigest();
   uint64_t content_bytes() const { return content_bytes_; }
 
@@ -38,10 +39,10 @@ class TarReader {
   uint64_t content_bytes_ = 0;
 };
 
-// What is left out of a file becomes a hole in it.
+// Returns true if all bytes are zero. Such parts of a file become holes.
 bool IsZero(std::string_view bytes);
 
-// The entry's name, byte for byte.
+// Returns the entry's name, byte for byte.
 Result<std::string> EntryName(struct archive_entry* entry);
 
 }  // namespace atl::images::unpack

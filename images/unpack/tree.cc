@@ -26,8 +26,8 @@ Result<struct stat> StatAt(int parent, const std::string& name) {
   return st;
 }
 
-// A missing attribute may not stop an import (a file system without user xattrs, a symbolic link
-// that cannot carry any); a full disk must.
+// An attribute that cannot be set must not stop an import (a file system without user xattrs, a
+// symbolic link). A full disk must.
 Status CheckXattr(int rc, const std::string& name) {
   if (rc == 0 || errno == EPERM || errno == EOPNOTSUPP || errno == EINVAL) return {};
   return FailSys("setxattr " + name);
@@ -57,8 +57,8 @@ Result<UniqueFd> LayerTree::MakeImpliedDirectory(int parent, const std::string& 
     if (!IsWhiteout(st)) {
       return Fail(Code::kInvalidArgument,
                   S_ISLNK(st.st_mode)
-                      ? "'" + name + "' on its way is a symbolic link that leads nowhere"
-                      : "'" + name + "' on its way is not a directory");
+                      ? "'" + name + "' in its path is a symbolic link that leads nowhere"
+                      : "'" + name + "' in its path is not a directory");
     }
     ATOLL_TRY(Remove(parent, name, &was_whiteout));
     if (::mkdirat(parent, name.c_str(), kImpliedMode) != 0) return FailSys("mkdir " + name);
@@ -106,7 +106,8 @@ Result<int> LayerTree::Parent(const Path& path) {
 Status LayerTree::Remove(int parent, const std::string& name, bool* was_whiteout) {
   ATOLL_ASSIGN(const struct stat st, StatAt(parent, name));
   if (was_whiteout != nullptr) *was_whiteout = IsWhiteout(st);
-  // The cached descriptor stays open (the caller works on it), only its name is no longer trusted.
+  // The cached descriptor stays open, because the caller uses it; only its name is no longer
+  // trusted.
   cached_name_.clear();
   if (::unlinkat(parent, name.c_str(), 0) == 0) return {};
   if (errno != EISDIR && errno != EPERM) return FailSys("unlink " + name);
@@ -144,7 +145,7 @@ Status LayerTree::AddFile(const Path& path, const Attributes& attributes, const 
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
   auto file = sys::OpenBeneath(parent, name, kFlags, 0600);
   if (!file && file.error().error_number() == EEXIST) {
-    // A new inode, not the old one truncated: that one may have other names.
+    // Creates a new inode instead of truncating the old one, which may have other names.
     ATOLL_TRY(Remove(parent, name));
     file = sys::OpenBeneath(parent, name, kFlags, 0600);
   }
@@ -154,7 +155,7 @@ Status LayerTree::AddFile(const Path& path, const Attributes& attributes, const 
 }
 
 Status LayerTree::AddDirectory(const Path& path, const Attributes& attributes) {
-  // As TreeCopy and PackTree have it, which read the layer later.
+  // The same limit as in TreeCopy and PackTree, which read the layer later.
   if (path.size() > kMaxDepth) {
     return Fail(Code::kInvalidArgument,
                 "it is nested deeper than " + std::to_string(kMaxDepth) + " directories");
@@ -196,7 +197,7 @@ Status LayerTree::AddFifo(const Path& path, const Attributes& attributes) {
   ATOLL_TRY(CountEntry());
   ATOLL_ASSIGN(const int parent, Parent(path));
   const std::string& name = path.back();
-  // The umask is 0: the mode needs no chmod, which could not be told not to follow.
+  // The umask is 0, so no chmod is needed. chmod could not be told not to follow links.
   const mode_t mode = S_IFIFO | (attributes.mode & 07777);
   if (::mknodat(parent, name.c_str(), mode, 0) != 0) {
     if (errno != EEXIST) return FailSys("mkfifo " + name);
@@ -216,7 +217,7 @@ Status LayerTree::AddHardLink(const Path& path, const Path& target) {
   struct stat st {};
   if (!from || ::fstatat(from->get(), target.back().c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) {
     return Fail(Code::kInvalidArgument,
-                "a hard link to '" + JoinPath(target) + "', which this layer does not hold");
+                "a hard link to '" + JoinPath(target) + "', which this layer does not have");
   }
   if (!S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode) && !S_ISFIFO(st.st_mode)) {
     return Fail(Code::kInvalidArgument,
@@ -237,11 +238,11 @@ Status LayerTree::AddWhiteout(const Path& path) {
   ATOLL_TRY(CountEntry());
   ATOLL_ASSIGN(const int parent, Parent(path));
   const std::string& name = path.back();
-  // The one device node that a user namespace may make (Linux 5.8: WHITEOUT_DEV in vfs_mknod).
+  // The only device node that a user namespace may create (Linux 5.8: WHITEOUT_DEV in vfs_mknod).
   if (::mknodat(parent, name.c_str(), S_IFCHR, makedev(0, 0)) == 0) return {};
   if (errno != EEXIST) return FailSys("mknod whiteout " + name);
   ATOLL_ASSIGN(const struct stat st, StatAt(parent, name));
-  if (!S_ISDIR(st.st_mode)) return {};  // anything else hides what is below already
+  if (!S_ISDIR(st.st_mode)) return {};  // any other file hides the layers below anyway
   ATOLL_ASSIGN(const UniqueFd directory,
                sys::OpenBeneath(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
   return SetOpaque(directory.get(), name);
@@ -249,20 +250,22 @@ Status LayerTree::AddWhiteout(const Path& path) {
 
 Status LayerTree::AddOpaque(const Path& directory) {
   if (directory.empty()) {
-    // overlayfs does not look for the mark on the root of a layer: who stacks the layers must.
+    // overlayfs ignores the mark on the root of a layer, so whoever stacks the layers must handle
+    // it.
     opaque_root_ = true;
     return {};
   }
   Path inside = directory;
   inside.emplace_back();
   ATOLL_ASSIGN(const int parent, Parent(inside));
-  // The cached parent is O_PATH, which fsetxattr(2) does not take.
+  // The cached parent is O_PATH, which fsetxattr(2) does not accept.
   ATOLL_ASSIGN(const UniqueFd fd, sys::OpenBeneath(parent, ".", O_RDONLY | O_DIRECTORY));
   return SetOpaque(fd.get(), directory.back());
 }
 
 Status LayerTree::SetOpaque(int directory, const std::string& name) {
-  // Without it a sandbox would see files that the image's author deleted: never best effort.
+  // Must not fail silently: without the mark a sandbox would see files that the image's author
+  // deleted.
   if (::fsetxattr(directory, kOpaqueXattr, "y", 1, 0) != 0) {
     return FailSys(std::string("setxattr ") + kOpaqueXattr + " on " + name);
   }
@@ -287,7 +290,7 @@ Status LayerTree::Finish() {
     const timespec times[2] = {mtime, mtime};
     if (::futimens(directory->get(), times) != 0) return FailSys("utimens " + name);
   }
-  // One call for all the files; the next one to publish the layer needs to sync only its name.
+  // One syncfs for all files. Publishing the layer then needs to sync only its name.
   if (::syncfs(root_.get()) != 0) return FailSys("syncfs");
   return {};
 }

@@ -1,10 +1,10 @@
 // Writes the entries of one layer into its directory, so that overlayfs (mounted with userxattr)
 // reads the result as that layer.
 //
-// Every path is resolved by openat2 with the layer's directory as root: a symbolic link that an
-// earlier entry has made is followed inside the layer, never out of it (as an extractor in a chroot
-// would), and the last component is never followed at all. A later entry replaces an earlier one of
-// the same name; a directory over a directory only takes the new attributes.
+// Every path is resolved by openat2 with the layer's directory as root. A symbolic link that an
+// earlier entry has made is followed within the layer, as in a chroot, but never out of it. The
+// last component is never followed. A later entry replaces an earlier one of the same name. A
+// directory over an existing directory only sets its attributes.
 #pragma once
 
 #include <sys/stat.h>
@@ -25,13 +25,13 @@ namespace atl::images::unpack {
 
 using Path = std::vector<std::string>;
 
-// What says in a layer that a name of those below is gone.
+// Returns true if the file marks a name of the layers below as deleted.
 bool IsWhiteout(const struct stat& st);
 
 struct Attributes {
   uid_t uid = 0;
   gid_t gid = 0;
-  mode_t mode = 0755;  // permission bits, with set-id and sticky
+  mode_t mode = 0755;  // permission bits, including set-id and sticky
   timespec mtime{};
   std::vector<std::pair<std::string, std::string>> xattrs;
 };
@@ -41,7 +41,7 @@ class LayerTree {
   // `root`: the layer's directory, not O_PATH.
   LayerTree(UniqueFd root, const ExtractLimits& limits) : root_(std::move(root)), limits_(limits) {}
 
-  // `fill` writes the content through the descriptor it gets.
+  // `fill` writes the content to the descriptor.
   using Fill = std::function<Status(int fd)>;
   Status AddFile(const Path& path, const Attributes& attributes, const Fill& fill);
   Status AddDirectory(const Path& path, const Attributes& attributes);
@@ -49,12 +49,13 @@ class LayerTree {
   Status AddFifo(const Path& path, const Attributes& attributes);
   // `target` must have been written by this layer already.
   Status AddHardLink(const Path& path, const Path& target);
-  // `path` of the layers below is gone. What this very layer has there stays, as the specification
-  // says, but shows nothing of what is below.
+  // Deletes `path` of the layers below. A file of this layer at that path stays, as the
+  // specification says, but nothing of the layers below shows through it.
   Status AddWhiteout(const Path& path);
   Status AddOpaque(const Path& directory);
 
-  // Sets the directories' times, which every entry in them has changed since, and makes it durable.
+  // Sets the times of directories, which their entries have changed meanwhile, and syncs everything
+  // to disk.
   Status Finish();
 
   uint64_t entries() const { return entries_; }
@@ -62,12 +63,12 @@ class LayerTree {
 
  private:
   Status CountEntry();
-  // The directory that holds the last component, with missing ones made; borrowed until the next
-  // call.
+  // Returns the directory that holds the last component, and creates missing ones. Borrowed until
+  // the next call.
   Result<int> Parent(const Path& path);
   Result<UniqueFd> OpenOrMakeParents(const Path& path);
   Result<UniqueFd> MakeImpliedDirectory(int parent, const std::string& name);
-  // Makes room for `name`; `was_whiteout` if it was one.
+  // Removes `name`. `was_whiteout` tells whether it was a whiteout.
   Status Remove(int parent, const std::string& name, bool* was_whiteout = nullptr);
   Status ApplyToFd(int fd, const std::string& name, const Attributes& attributes);
   Status ApplyNoFollow(int parent, const std::string& name, const Attributes& attributes);
@@ -78,8 +79,8 @@ class LayerTree {
   ExtractLimits limits_;
   uint64_t entries_ = 0;
   bool opaque_root_ = false;
-  // The last parent: archives list a directory's entries in a row. Forgotten when anything is
-  // removed, because it may have been a part of the path.
+  // The last parent, cached because archives list a directory's entries in a row. Invalidated by
+  // each removal, which may have removed a part of its path.
   std::string cached_name_;
   UniqueFd cached_;
   std::vector<std::pair<std::string, timespec>> directory_times_;

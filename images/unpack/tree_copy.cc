@@ -34,7 +34,7 @@ std::string Under(const std::string& path, const std::string& name) {
 }  // namespace
 
 bool IsOfOneSandbox(std::string_view path) {
-  // The first three are written anew for every sandbox, over whatever stands there.
+  // The first three are written anew for every sandbox, over any existing file.
   constexpr std::string_view kFiles[] = {"etc/hostname",
                                          "etc/hosts",
                                          "etc/resolv.conf",
@@ -47,7 +47,7 @@ bool IsOfOneSandbox(std::string_view path) {
 
 bool IsCopied(std::string_view xattr) {
   if (xattr.starts_with("user.overlay.")) {
-    // "user.overlay.overlay.…" is what a sandbox itself has called "user.overlay.…" (Linux 6.7).
+    // "user.overlay.overlay.…" is what a sandbox itself calls "user.overlay.…" (Linux 6.7).
     return xattr == "user.overlay.opaque" || xattr.starts_with("user.overlay.overlay.");
   }
   return xattr.starts_with("user.") || xattr == "security.capability" ||
@@ -58,15 +58,17 @@ bool TreeCopy::Vanished() const {
   return !still_ && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP || errno == ESTALE);
 }
 
-// A page that is mapped and dirty is written to without a word. Written back it is protected, and
-// the next write is a fault that gives the file a new ctime; but the fault sets the time first, may
-// wait for the journal, and only then makes the page dirty (a write(2) sets it once, before its
-// first byte). A write back in between protects nothing, and the file looks old.
+// A write to a page that is mapped and dirty changes no ctime. Writing the page back protects it,
+// and the next write then causes a fault that gives the file a new ctime. But the fault sets the
+// time first, may wait for the journal, and only then makes the page dirty; similarly, write(2)
+// sets the time once, before its first byte. A write-back between these two steps protects nothing,
+// and the file looks unchanged.
 //
-// Now nothing of the kind is under way. What has an older ctime than this moment has made its pages
-// dirty, the pass writes them back, and behind that they cannot change unnoticed: it is settled.
+// At the time of this call, nothing of that kind is in progress. A file with an older ctime has
+// made its pages dirty before. The pass writes them back, and afterwards they cannot change without
+// a new ctime: the file is settled.
 Status TreeCopy::Mark() {
-  // The clock that times in inodes are taken from.
+  // The clock from which the kernel takes the times of inodes.
   if (::clock_gettime(CLOCK_REALTIME_COARSE, &marked_) != 0) return FailSys("clock_gettime");
   return {};
 }
@@ -88,14 +90,15 @@ TreeCopy::Seen* TreeCopy::Find(ino_t inode) {
 }
 
 bool TreeCopy::IsCurrent(const Seen* seen, const struct stat& now) const {
-  // What this pass has met under another name it has copied or compared.
+  // A file that this pass has met under another name was copied or compared already.
   return seen != nullptr && Same(seen->changed, now.st_ctim) && seen->size == now.st_size &&
          seen->blocks == now.st_blocks && (seen->settled || seen->pass == pass_);
 }
 
 void TreeCopy::Remember(const struct stat& now, ino_t made) {
   timespec least = marked_;
-  // Of a file system that keeps whole seconds, one of them is not over.
+  // Some file systems keep only whole seconds. A file from the current second may still change
+  // within it.
   if (now.st_ctim.tv_nsec == 0) least.tv_nsec = 0;
   seen_[now.st_ino] = {now.st_ctim, now.st_size, now.st_blocks,
                        made,        pass_,       Earlier(now.st_ctim, least)};
@@ -110,12 +113,12 @@ Status TreeCopy::Count(const struct stat& now, const std::string& path) {
     return Fail(Code::kInvalidArgument, "a path is longer than " + std::to_string(kMaxPath) +
                                             " bytes: " + Printable(path, 80));
   }
-  // A file of several names has its blocks once.
+  // A file with several names counts once.
   const Seen* seen = now.st_nlink > 1 && !S_ISDIR(now.st_mode) ? Find(now.st_ino) : nullptr;
   if (seen == nullptr || seen->pass != pass_) bytes_ += static_cast<uint64_t>(now.st_blocks) * 512;
   if (bytes_ <= limits_.max_bytes) return {};
   return Fail(Error(Code::kResourceExhausted,
-                    "no room for it: snapshots may take " + std::to_string(limits_.max_bytes) +
+                    "no room for it: snapshots may use " + std::to_string(limits_.max_bytes) +
                         " bytes more on this host",
                     ENOSPC));
 }
@@ -123,14 +126,14 @@ Status TreeCopy::Count(const struct stat& now, const std::string& path) {
 Result<bool> TreeCopy::Fill(Place place) {
   struct stat now {
   }, made{};
-  // Before the names are read: what comes or goes afterwards, the next pass sees.
+  // Before the names are read, so that the next pass sees later changes.
   if (::fstat(place.from, &now) != 0 || ::fstat(place.to, &made) != 0) {
     return FailSys("fstat " + place.path);
   }
   const Seen* seen = Find(now.st_ino);
   place.same = IsCurrent(seen, now) && seen->made == made.st_ino;
   ATOLL_ASSIGN(std::vector<std::string> names, sys::ListDir(place.from));
-  // One that is made anew while they are read may be met twice.
+  // A name that is removed and created again while the directory is read may be listed twice.
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
   bool changed = false;
@@ -142,7 +145,7 @@ Result<bool> TreeCopy::Fill(Place place) {
     ATOLL_ASSIGN(const bool removed, RemoveOthers(place, names));
     changed = changed || removed;
   }
-  // Behind its entries, which have changed its times.
+  // After the entries, because they have changed the directory's times.
   if (!place.same || changed) ATOLL_TRY(CopyAttributes(place.from, place.to, now, place.path));
   Remember(now, made.st_ino);
   return changed || !place.same;
@@ -215,7 +218,7 @@ Result<bool> TreeCopy::Directory(const Place& place, const std::string& name, bo
   if (!exists && ::mkdirat(place.to, name.c_str(), 0700) != 0) return FailSys("mkdir " + path);
   ATOLL_ASSIGN(const UniqueFd to, sys::OpenAt(place.to, name, kFlags));
   ATOLL_ASSIGN(const bool changed, Fill({from->get(), to.get(), path, place.depth + 1, false}));
-  // That of this one is the business of who is above only if its name is new.
+  // Changes within this directory affect the parent's times only if its name is new.
   return !exists || (changed && !place.same);
 }
 
@@ -223,7 +226,7 @@ bool TreeCopy::LinkToCopy(const Seen& seen, ino_t inode, const Place& place,
                           const std::string& name) {
   const auto found = linked_.find(inode);
   struct stat copy {};
-  // The name may be another file's by now, or have moved with its directory.
+  // The name may belong to another file by now, or may have moved with its directory.
   return found != linked_.end() &&
          ::fstatat(to_, found->second.c_str(), &copy, AT_SYMLINK_NOFOLLOW) == 0 &&
          copy.st_ino == seen.made &&
@@ -244,7 +247,7 @@ Result<std::optional<ino_t>> TreeCopy::Make(const Place& place, const std::strin
       return FailSys("symlink " + path);
     }
   } else {
-    // A whiteout is the one device node that a user namespace may make (Linux 5.8).
+    // A whiteout is the only device node that a user namespace may create (Linux 5.8).
     if (S_ISBLK(now->st_mode) || (S_ISCHR(now->st_mode) && now->st_rdev != makedev(0, 0))) {
       return Fail(Code::kInvalidArgument, "a device node: " + Printable(path, 80));
     }
@@ -267,7 +270,7 @@ Result<std::optional<ino_t>> TreeCopy::Make(const Place& place, const std::strin
 Result<std::optional<ino_t>> TreeCopy::MakeFile(const Place& place, const std::string& name,
                                                 struct stat* now) {
   const std::string path = Under(place.path, name);
-  // Not blocking: it may have become a fifo.
+  // O_NONBLOCK, because the file may have become a fifo.
   const auto from = sys::OpenAt(place.from, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   if (!from) {
     errno = from.error().error_number();
@@ -277,7 +280,7 @@ Result<std::optional<ino_t>> TreeCopy::MakeFile(const Place& place, const std::s
   if (::fstat(from->get(), now) != 0) return FailSys("fstat " + path);
   if (!S_ISREG(now->st_mode)) {
     if (!still_) return std::nullopt;
-    return Fail(Code::kInternal, "what stands still has changed: " + Printable(path, 80));
+    return Fail(Code::kInternal, "a file of a paused sandbox has changed: " + Printable(path, 80));
   }
   ATOLL_ASSIGN(const UniqueFd to,
                sys::OpenAt(place.to, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
@@ -291,13 +294,14 @@ Result<std::optional<ino_t>> TreeCopy::MakeFile(const Place& place, const std::s
 
 Status TreeCopy::CopyContent(int from, int to, uint64_t size) {
   if (size == 0) return {};
-  // The blocks are shared until one of the two is written to.
+  // FICLONE shares the blocks until either file is written to.
   if (clones_) {
     if (::ioctl(to, FICLONE, from) == 0) return {};
     if (errno != EOPNOTSUPP && errno != EXDEV && errno != EINVAL && errno != ENOTTY) {
       return FailSys("FICLONE");
     }
-    clones_ = errno == EINVAL;  // else it is not this file alone
+    // EINVAL concerns only this file; other errors mean that the file system cannot clone
+    clones_ = errno == EINVAL;
   }
   const auto end = static_cast<off_t>(size);
   if (::ftruncate(to, end) != 0) return FailSys("ftruncate");
@@ -323,7 +327,7 @@ Status TreeCopy::CopyRange(int from, int to, off_t begin, off_t end) {
     const ssize_t n = ::copy_file_range(from, &in, to, &out, static_cast<size_t>(end - in), 0);
     if (n < 0) return FailSys("copy_file_range");
     if (n == 0) return {};  // truncated meanwhile
-    // Holes may be filled while we read.
+    // A running sandbox may fill holes while they are read.
     if ((copied_ += static_cast<uint64_t>(n)) > limits_.max_bytes) {
       return Fail(Error(Code::kResourceExhausted, "no room for it", ENOSPC));
     }
@@ -332,8 +336,8 @@ Status TreeCopy::CopyRange(int from, int to, off_t begin, off_t end) {
 }
 
 Status TreeCopy::CopyAttributes(int from, int to, const struct stat& now, const std::string& path) {
-  // chown clears the set-id bits and the capability; an access list that is taken away or set
-  // changes the mode.
+  // chown clears the set-id bits and the capability. Setting or removing an access list changes the
+  // mode.
   if (::fchown(to, now.st_uid, now.st_gid) != 0) return FailSys("chown " + path);
   if (pass_ > 1) ATOLL_TRY(RemoveXattrs(to));
   if (::fchmod(to, now.st_mode & 07777) != 0) return FailSys("chmod " + path);
@@ -354,8 +358,8 @@ Status TreeCopy::EachXattr(int fd, const std::function<Status(const char* name)>
   return {};
 }
 
-// Of a directory that an earlier pass has made some may be gone from the source since; a new file
-// may have inherited one.
+// Removes the attributes of a copy from an earlier pass, because some may be gone from the source.
+// A new file may have inherited one.
 Status TreeCopy::RemoveXattrs(int to) {
   return EachXattr(to, [to](const char* name) -> Status {
     if (::fremovexattr(to, name) == 0 || errno == ENODATA) return {};

@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kDirectory = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
 
-// It was there when its directory was read.
+// Returns true for errors that mean that a file has vanished since its directory was read.
 bool Vanished(int error) {
   return error == ENOENT || error == ENOTDIR || error == ELOOP || error == ESTALE || error == ENXIO;
 }
@@ -31,7 +31,7 @@ bool HidesBelow(int directory) {
   return ::fgetxattr(directory, "user.overlay.opaque", &value, 1) == 1 && value == 'y';
 }
 
-// A file may be changing: no two reads need agree.
+// Compares two files. One of them may be changing, so the result may be outdated.
 Result<bool> SameContent(int a, int b) {
   constexpr size_t kChunk = 64 << 10;
   static char left[kChunk], right[kChunk];
@@ -54,7 +54,7 @@ Result<std::map<std::string, std::string>> XattrsOf(int fd) {
   return all;
 }
 
-// Two that are open, files or directories: all but their times.
+// Compares everything except the times of two open files or directories.
 Result<bool> SameInside(int a, int b, bool content) {
   ATOLL_ASSIGN(const auto left, XattrsOf(a));
   ATOLL_ASSIGN(const auto right, XattrsOf(b));
@@ -78,7 +78,7 @@ Status EachKeptXattr(int fd,
   if (size < 0) return FailSys("listxattr");
   std::string_view left(names.data(), static_cast<size_t>(size));
   for (; !left.empty(); left.remove_prefix(left.find('\0') + 1)) {
-    // Of overlayfs's own none: what they hide is told otherwise.
+    // overlayfs's own attributes are skipped: what they hide is reported as deleted.
     const std::string_view name = left.substr(0, left.find('\0'));
     if (!IsCopied(name) || name.starts_with("user.overlay.")) continue;
     const ssize_t n = ::fgetxattr(fd, left.data(), value.data(), value.size());
@@ -92,7 +92,7 @@ Status EachKeptXattr(int fd,
 Status TreeDiff::Run(const std::vector<StackedLayer>& layers) {
   Place top{{}, "", "", nullptr, 0, {}, -1, true};
   for (const StackedLayer& layer : layers) {
-    // One of our own: that of a mount is O_PATH.
+    // Opened again, because the descriptor of a mount is O_PATH.
     ATOLL_ASSIGN(UniqueFd directory, sys::OpenAt(layer.directory, ".", O_RDONLY | O_DIRECTORY));
     top.parts.push_back({std::move(directory), layer.now, layer.was});
   }
@@ -106,7 +106,7 @@ Status TreeDiff::Walk(const Place& place) {
   }
   std::set<std::string> names;
   for (const Part& part : place.parts) {
-    // What both see of it differs only where another part has the name, too.
+    // A part that both stacks see matters only for names that another part has too.
     if (part.now && part.was) continue;
     ATOLL_ASSIGN(std::vector<std::string> some, sys::ListDir(part.directory.get()));
     names.insert(std::make_move_iterator(some.begin()), std::make_move_iterator(some.end()));
@@ -152,7 +152,7 @@ Status TreeDiff::Compare(const Place& place, const std::string& name) {
   ATOLL_ASSIGN(const std::optional<Found> was, Look(place, name, &Part::was));
   if ((!now && !was) || IsOfOneSandbox(path)) return {};
   if (!now) return Told(place, Change::Kind::kDeleted, path, name, *was);
-  // One thing, and below it nothing that only one of them sees.
+  // Both stacks see the same file, and below it nothing that only one of them sees.
   if (was && now->part == was->part) return {};
   bool told = false;
   bool same = false;
@@ -199,7 +199,7 @@ Result<bool> TreeDiff::Same(const Place& place, const std::string& name, const F
   const struct stat &a = now.status, &b = was.status;
   if (a.st_mode != b.st_mode || a.st_uid != b.st_uid || a.st_gid != b.st_gid) return false;
   const bool directory = S_ISDIR(a.st_mode), file = S_ISREG(a.st_mode);
-  // The times of a directory tell of what is in it, and that is told.
+  // The times of a directory change with its entries, and those are reported.
   if (!directory && (a.st_mtim.tv_sec != b.st_mtim.tv_sec ||
                      a.st_mtim.tv_nsec != b.st_mtim.tv_nsec || a.st_size != b.st_size)) {
     return false;

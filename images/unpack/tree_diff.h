@@ -1,10 +1,10 @@
-// What differs between two stacks of layers, as a sandbox would see each: what one has and the
-// other has not, or has otherwise. Layers that both have at the bottom are looked into only where
-// something above them asks, so that a comparison costs what has changed and not what there is.
+// Finds the differences between two stacks of layers, as a sandbox would see each of them. Layers
+// at the bottom that both stacks have are read only where a layer above requires it, so the cost
+// depends on what has changed, not on the size of the trees.
 //
-// All of it is a stranger's, and one layer may be a running sandbox's upper directory: every path
+// All input is hostile, and one layer may be the upper directory of a running sandbox. Every path
 // is walked one component at a time from a descriptor, no link is followed, depth and numbers are
-// bounded, and what vanishes meanwhile counts as not there.
+// bounded, and a file that vanishes meanwhile counts as missing.
 #pragma once
 
 #include <sys/stat.h>
@@ -23,21 +23,20 @@
 
 namespace atl::images::unpack {
 
-// One layer of either stack or of both. Order: topmost first, so that of each stack the layers
-// follow each other as they lie.
+// A layer of one stack or of both. Listed topmost first; the layers of each stack keep their order.
 struct StackedLayer {
   int directory;  // borrowed
-  bool now;       // of the stack that is told about
-  bool was;       // of the one that it is compared with
+  bool now;       // belongs to the newer stack
+  bool was;       // belongs to the older stack
 };
 
 struct Change {
   enum class Kind { kAdded, kModified, kDeleted };
   Kind kind;
-  std::string_view path;  // from the top, no slash in front
-  // As it is now; of what was deleted, as it was.
+  std::string_view path;  // relative to the top, no leading slash
+  // The new status. For a deleted file, the old one.
   const struct stat& status;
-  // Where it is: a directory and the name in it.
+  // Location of the file: a directory and the name in it.
   int directory;
   const std::string& name;
 };
@@ -46,38 +45,38 @@ class TreeDiff {
  public:
   using Tell = std::function<Status(const Change&)>;
 
-  // `tell` hears of parents before what is in them, and of what is deleted with a directory not
-  // singly. Of the limits that of entries counts. With `parents`, it also hears, as kModified, of
-  // unchanged directories that hold changes.
+  // `tell` is called for a parent before its entries. Entries of a deleted directory are not
+  // reported separately. Of the limits, the one on entries applies. `parents`: also reports
+  // unchanged directories that contain changes, as kModified.
   TreeDiff(const ExtractLimits& limits, bool parents, Tell tell)
       : limits_(limits), parents_(parents), tell_(std::move(tell)) {}
   Status Run(const std::vector<StackedLayer>& layers);
 
-  uint64_t entries() const { return entries_; }  // that were looked at
+  uint64_t entries() const { return entries_; }  // number of entries looked at
 
  private:
-  // A directory of one layer, and in which of the stacks it is seen.
+  // A directory of one layer, and the stacks in which it is visible.
   struct Part {
     UniqueFd directory;
     bool now;
     bool was;
   };
-  // One directory of the trees: what it is merged from, topmost first.
+  // One directory of the merged trees: its parts, topmost first.
   struct Place {
     std::vector<Part> parts;
     std::string path;
     std::string name;
     const Place* above;  // null: the top
     size_t depth;
-    struct stat status {};  // of the present one
-    int directory;          // where it stands
+    struct stat status {};  // status of the newer directory
+    int directory;          // the directory that holds it
     mutable bool told;
   };
-  // What stands behind a name in one of the stacks.
+  // The file behind a name in one of the stacks.
   struct Found {
-    size_t part;  // where it is
+    size_t part;  // index of the part that holds it
     struct stat status;
-    std::vector<size_t> merged;  // of a directory: all parts that it is made of
+    std::vector<size_t> merged;  // all parts that a directory is merged from
   };
 
   Status Walk(const Place& place);
@@ -97,8 +96,8 @@ class TreeDiff {
   uint64_t entries_ = 0;
 };
 
-// Calls `each` with the name and the value of each extended attribute that a layer keeps of a file
-// or directory that is open.
+// Calls `each` with the name and value of each extended attribute of an open file or directory that
+// a layer keeps.
 Status EachKeptXattr(int fd,
                      const std::function<Status(const char* name, std::string_view value)>& each);
 

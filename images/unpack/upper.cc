@@ -15,14 +15,14 @@
 namespace atl::images::unpack {
 namespace {
 
-// Copied in some milliseconds: another pass ahead would not shorten the stop.
+// Copied in a few milliseconds, so that another pass ahead would not shorten the pause.
 constexpr uint64_t kLittle = 1 << 20;
 constexpr size_t kFew = 256;
-// Who writes faster than we copy is not to be waited for.
+// A sandbox that writes faster than the copy would never be caught up with.
 constexpr int kMostPasses = wire::kMostCopyStops - 1;
 
-// Takes what is in there from both; false when one of them does not suffice, or what is in there
-// moves.
+// Subtracts the content of `directory` from both budgets. Returns false if a budget does not
+// suffice, or if the content is changing.
 bool HoldsLittle(int directory, uint64_t* bytes, size_t* entries) {
   const auto names = sys::ListDir(directory);
   if (!names || names->size() > *entries) return false;
@@ -40,13 +40,14 @@ bool HoldsLittle(int directory, uint64_t* bytes, size_t* entries) {
   return true;
 }
 
-// A moment of that costs a sandbox a millisecond or two, and the system calls that it waits for.
+// Runs `act` while the sandbox is paused. Each pause costs the sandbox a millisecond or two, and
+// the system calls that it waits for.
 template <typename Act>
-Status WhileItStands(int conversation, const Act& act) {
+Status WhilePaused(int conversation, const Act& act) {
   ATOLL_TRY(sys::WriteAll(conversation, wire::kCopyStop));
   char stands = 0;
   if (TEMP_FAILURE_RETRY(::read(conversation, &stands, 1)) != 1) {
-    return Fail(Code::kUnavailable, "nobody holds the sandbox still");
+    return Fail(Code::kUnavailable, "no process pauses the sandbox");
   }
   ATOLL_TRY(act());
   return sys::WriteAll(conversation, wire::kCopyGoOn);
@@ -56,18 +57,18 @@ Status WhileItStands(int conversation, const Act& act) {
 
 Result<UnpackReport> CopyUpper(int from, int to, int conversation, const ExtractLimits& limits,
                                bool lasting) {
-  // One of our own: that of a mount is O_PATH.
+  // Opened again, because the descriptor of a mount is O_PATH.
   ATOLL_ASSIGN(const UniqueFd upper, sys::OpenAt(from, ".", O_RDONLY | O_DIRECTORY));
   TreeCopy copy(upper.get(), to, limits);
   uint64_t bytes = kLittle;
   size_t entries = kFew;
   const int passes = HoldsLittle(upper.get(), &bytes, &entries) ? 0 : kMostPasses;
   for (int pass = 0; pass < passes; ++pass) {
-    ATOLL_TRY(WhileItStands(conversation, [&copy] { return copy.Mark(); }));
+    ATOLL_TRY(WhilePaused(conversation, [&copy] { return copy.Mark(); }));
     ATOLL_TRY(copy.Pass(false));
     if (copy.copied() <= kLittle) break;
   }
-  ATOLL_TRY(WhileItStands(conversation, [&copy] { return copy.Pass(true); }));
+  ATOLL_TRY(WhilePaused(conversation, [&copy] { return copy.Pass(true); }));
   if (lasting && ::syncfs(to) != 0) return FailSys("syncfs");
   UnpackReport report;
   report.entries = copy.entries();

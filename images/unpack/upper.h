@@ -1,6 +1,6 @@
-// Makes a layer of the directory that a sandbox writes to: copies ahead while it runs, says so,
-// waits until it stands still, copies what has changed since, says so (runtime/wire/unpack.h). Of
-// one that holds little nothing is copied ahead: looking twice, and writing back before, takes
+// Makes a layer of the directory that a sandbox writes to. It copies ahead while the sandbox runs,
+// asks to have it paused, and then copies what has changed since (protocol: runtime/wire/unpack.h).
+// A small directory is not copied ahead, because reading it twice and writing back before takes
 // longer than the copy.
 #pragma once
 
@@ -10,8 +10,8 @@
 
 namespace atl::images::unpack {
 
-// All borrowed. `conversation`: a socket to whoever holds the sandbox still. `lasting`: what is
-// reported is on the disk.
+// All descriptors are borrowed. `conversation`: a socket to the process that pauses the sandbox.
+// `lasting`: the result must be on disk before it is reported.
 Result<UnpackReport> CopyUpper(int from, int to, int conversation, const ExtractLimits& limits,
                                bool lasting);
 

@@ -234,11 +234,11 @@ class Pull(unittest.TestCase):
 
     def test_failures_say_why(self):
         self.fails(f'{self.registry.host}/team/absent:1', 'has no team/absent:1', '404')
-        self.fails(f'{self.registry.host}/team/box:1', 'does not let us have team/box', '401',
+        self.fails(f'{self.registry.host}/team/box:1', 'denies access to team/box', '401',
                    'password', auth={'username': USER, 'password': 'wrong'})
         self.authfile.chmod(0o604)
         try:
-            self.fails(f'{self.registry.host}/team/box:1', 'others may read', 'chmod 600')
+            self.fails(f'{self.registry.host}/team/box:1', 'other users may read', 'chmod 600')
         finally:
             self.authfile.chmod(0o600)
         self.odd.odd = lambda handler, path: handler.give(500) or True
@@ -348,16 +348,16 @@ class Pull(unittest.TestCase):
         for location in (f'http://{self.elsewhere.host}/x', 'file:///etc/passwd', '//evil/x',
                          f'https://user@{self.elsewhere.host}/x'):
             answer(for_layer=(307, b''), Location=location)
-            self.fails(name, 'sends us to')
+            self.fails(name, 'redirects to')
         answer(for_layer=(307, b''), Location=f'/v2/box/blobs/{layer}')
-        self.fails(name, 'from one place to the next')
+        self.fails(name, 'redirects too many times')
         self.assertEqual(len(self.layers_asked_for()), 6)
         for realm in ('http://127.0.0.1/token', 'ftp://x'):
             answer(for_manifest=(401, b''), WWW_Authenticate=f'Bearer realm="{realm}"')
-            self.fails(name, 'sends us to')
+            self.fails(name, 'redirects to')
         for challenge in ('Bearer', 'Digest realm="x"', 'Bearer realm="x', ''):
             answer(for_manifest=(401, b''), WWW_Authenticate=challenge)
-            self.fails(name, 'not known')
+            self.fails(name, 'unknown authentication')
         self.assertEqual(self.elsewhere.heard, [])
 
     def test_a_daemon_that_is_killed_meanwhile(self):

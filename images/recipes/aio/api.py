@@ -1,6 +1,6 @@
-"""Of the HTTP API that clients of this image know, what OpenSandbox's example of it calls.
+"""The part of the HTTP API of this image that OpenSandbox's example calls.
 
-Runs as the sandbox's user, who may do all of it anyway, on loopback, behind the page of port 8080.
+Runs as the sandbox's user, who may do all of this anyway, on loopback, behind the page on port 8080.
 """
 import base64
 import http.server
@@ -16,13 +16,13 @@ import urllib.request
 import uuid
 
 PORT = 8091
-MOST_SENT = 64 << 20  # bytes of one request
-MOST_READ = 32 << 20  # of one file
-MOST_SHOWN = 30_000  # of what a command has said: the last ones
+MOST_SENT = 64 << 20  # size of one request
+MOST_READ = 32 << 20  # size of one file
+MOST_SHOWN = 30_000  # the last characters of a command's output
 
 
 class Refused(Exception):
-    """Told to the client, as are errors of the system."""
+    """An error that the client sees, like errors of the system."""
 
 
 def sandbox(_):
@@ -34,7 +34,7 @@ def sandbox(_):
 
 
 def sessions(_):
-    # A command is over when its answer is sent: what runs longer is a command of Atoll's own API.
+    # A command has ended when its answer is sent. Longer ones are commands of Atoll's own API.
     return {'data': {'sessions': {}}}
 
 
@@ -42,7 +42,7 @@ def execute(wanted):
     if wanted.get('async_mode'):
         raise Refused('async_mode: commands in the background are those of Atoll, POST /command')
     patience = min(filter(None, (wanted.get('timeout'), wanted.get('hard_timeout'))), default=None)
-    # Not a pipe, which what it leaves in the background would hold open.
+    # A file and not a pipe, because background processes would keep a pipe open.
     with tempfile.TemporaryFile() as said:
         with subprocess.Popen(['bash', '-c', wanted['command']], stdin=subprocess.DEVNULL, stdout=said,
                               stderr=subprocess.STDOUT, start_new_session=True,
@@ -99,12 +99,12 @@ def screenshot(_):
 
 
 ASKED = {'/v1/sandbox': sandbox, '/v1/shell/sessions': sessions, '/v1/browser/info': browser,
-         '/v1/browser/screenshot': screenshot}  # by GET, with the request's headers
-TOLD = {'/v1/shell/exec': execute, '/v1/file/read': read_file, '/v1/file/write': write_file}  # by POST
+         '/v1/browser/screenshot': screenshot}  # GET, called with the request's headers
+TOLD = {'/v1/shell/exec': execute, '/v1/file/read': read_file, '/v1/file/write': write_file}  # POST
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    # A connection has one request: a body that nobody reads never counts as the next one.
+    # A connection has one request, so an unread body is never taken for the next request.
     protocol_version = 'HTTP/1.0'
 
     def log_message(self, *_):
@@ -120,7 +120,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def serve(self, routes, given):
         path = self.path.partition('?')[0]
         try:
-            # A page in the browser here, which could not read the answer, but have it run something.
+            # A page in this browser could not read the answer, but it could make the server run something.
             if self.headers.get('Origin') or self.headers.get('Sec-Fetch-Site', 'none') != 'none':
                 return self.answer(403, b'{"success": false, "message": "this is for programs, not for pages"}')
             if path not in routes:

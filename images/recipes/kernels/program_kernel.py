@@ -1,5 +1,6 @@
-"""A Jupyter kernel for languages that are compiled: each run is a whole program. What one leaves to
-the next is in files: all run in the kernel's working directory."""
+"""A Jupyter kernel for compiled languages. Each run is a complete program. Runs share data through files: all of them
+run in the kernel's working directory.
+"""
 import codecs
 import os
 import selectors
@@ -11,7 +12,7 @@ from ipykernel.kernelbase import Kernel
 
 
 class ProgramKernel(Kernel):
-    """To be filled by a language: `build` says how a source becomes a program."""
+    """Base of the languages: `build` tells how a source becomes a program."""
     implementation, implementation_version = 'atoll', '1'
 
     def __init__(self, **given):
@@ -19,7 +20,7 @@ class ProgramKernel(Kernel):
         self.work = tempfile.TemporaryDirectory(prefix='atoll-kernel.')  # pylint: disable=R1732
 
     def build(self, code, directory):
-        """Writes the source; (the compiler's command line, the program that it makes)."""
+        """Writes the source. Returns (the compiler's command line, the program that it makes)."""
         raise NotImplementedError
 
     def do_execute(self, code, silent, *_, **__):
@@ -44,13 +45,13 @@ class ProgramKernel(Kernel):
                 'user_expressions': {}}
 
     def run(self, words, silent):
-        """Passes on what it prints, as it comes; its exit status, as subprocess has it."""
+        """Passes on the program's output as it comes. Returns its exit status in the form of subprocess."""
         with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE) as program:
             try:
                 with selectors.DefaultSelector() as ready:
                     for name in ('stdout', 'stderr'):
-                        # A character may begin at the end of a part.
+                        # A character may be split between two parts.
                         text = codecs.getincrementaldecoder('utf-8')(errors='replace')
                         ready.register(getattr(program, name), selectors.EVENT_READ, (name, text))
                     while ready.get_map():

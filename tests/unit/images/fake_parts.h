@@ -61,7 +61,8 @@ class FakeRunner : public UnpackRunner {
   std::map<std::string, std::string> members;
   // By content of the blob: the report of ExtractLayer; others fail with `extract_error`.
   std::map<std::string, UnpackReport> reports;
-  Error extract_error{Code::kInternal, "exit 1: error invalid_argument: 'x': '..' in its name\n"};
+  Error extract_error{Code::kInternal,
+                      "exit 1: error invalid_argument: 'x': its name contains '..'\n"};
   bool fail_publish = false;
   bool away = false;
   // What PackLayer writes of a layer.

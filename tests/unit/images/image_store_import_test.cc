@@ -38,7 +38,7 @@ TEST_F(ImageStoreTest, RefusesWhatIsNoImage) {
   FakeImage{{"a"}, ""}.Fill(runner_, "s390x");
   Refused("is for linux/s390x");
   FakeImage{{"a"}, "", R"({"WorkingDir":"/proc/self/fd/8"})"}.Fill(runner_, HostArchitecture());
-  Refused("beneath /proc");
+  Refused("within /proc");
 }
 
 TEST_F(ImageStoreTest, RefusesForgedBlobs) {
@@ -88,7 +88,7 @@ TEST_F(ImageStoreTest, ALayerThatIsHereNeedNotBeInTheArchive) {
   EXPECT_TRUE(store_->LayerDigests().empty());
   image.Fill(runner_, HostArchitecture());
   runner_.members.erase(FakeImage::Hex("base"));
-  Refused("is missing in the archive, and not here");
+  Refused("is missing in the archive and in the store");
 }
 
 TEST_F(ImageStoreTest, RefusesALayerThatUnpacksToSomethingElse) {
@@ -105,7 +105,7 @@ TEST_F(ImageStoreTest, AnUnpackersRefusalComesBackInItsWords) {
   const FakeImage image{{"base", "top"}, ""};
   image.Fill(runner_, HostArchitecture());
   runner_.reports.erase("top");
-  Refused("'x': '..' in its name");
+  Refused("'x': its name contains '..'");
   runner_.extract_error = Error(Code::kInternal, "error resource_exhausted: write: No space left");
   Refused("No space left", Code::kResourceExhausted);
 }
@@ -142,7 +142,7 @@ TEST_F(ImageStoreTest, TwoLayersAreUnpackedAtOnceAndAFailureWaitsForTheOther) {
   runner.held.at(2)(runner.reports.at("middle").Encode());
   loop_.Run();
   ASSERT_TRUE(result && !*result);
-  EXPECT_NE(result->error().message().find("'..' in its name"), std::string::npos);
+  EXPECT_NE(result->error().message().find("its name contains '..'"), std::string::npos);
   EXPECT_TRUE(runner.present.empty());
   store_.reset();
 }

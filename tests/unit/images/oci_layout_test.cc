@@ -154,12 +154,12 @@ TEST(OciConfig, ReadsWhatASandboxNeeds) {
 
 TEST(OciConfig, RefusesAttacks) {
   const std::pair<std::string, std::string> cases[] = {
-      {R"({"WorkingDir":"/proc/self/fd/7"})", "beneath /proc"},
-      {R"({"WorkingDir":"//proc/self/fd/7/../.."})", "beneath /proc"},
-      {R"({"WorkingDir":"/./proc"})", "beneath /proc"},
-      {R"({"WorkingDir":"/sys"})", "beneath /proc or /sys"},
+      {R"({"WorkingDir":"/proc/self/fd/7"})", "within /proc"},
+      {R"({"WorkingDir":"//proc/self/fd/7/../.."})", "within /proc"},
+      {R"({"WorkingDir":"/./proc"})", "within /proc"},
+      {R"({"WorkingDir":"/sys"})", "within /proc or /sys"},
       {R"({"WorkingDir":"/a/../proc/self"})", "holds '..'"},
-      {R"({"WorkingDir":"relative"})", "is not absolute"},
+      {R"({"WorkingDir":"relative"})", "is not an absolute path"},
       {R"({"WorkingDir":"/a\u0000b"})", "control character"},
       {R"({"WorkingDir":7})", "is not a string"},
       {R"({"Env":["NOVALUE"]})", "is not NAME=value"},

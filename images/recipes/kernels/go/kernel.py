@@ -1,6 +1,6 @@
-"""Go's kernel: a run is a whole program; 'package main' may be left out. Functions and types of
-files that a program wrote are not its packages: what it imports is the standard library, and modules
-that 'go get' has put into the kernel's go.mod."""
+"""Jupyter kernel for Go. Each run is a complete program; 'package main' may be omitted. A run can import the standard
+library and modules that 'go get' has added to the kernel's go.mod, but not files of other runs.
+"""
 import os
 import pathlib
 import re
@@ -23,7 +23,7 @@ class GoKernel(ProgramKernel):
         if not (source / 'go.mod').exists():
             (source / 'go.mod').write_text('module run\n', encoding='ascii')
         if not re.match(COMMENTS + r'package\b', code, re.DOTALL):
-            code = 'package main; ' + code  # on the first line: the numbers of lines stay
+            code = 'package main; ' + code  # on the first line, so that line numbers do not change
         (source / 'run.go').write_text(code, encoding='utf-8')
         return ['go', 'build', '-o', 'run', '.'], f'{directory}/run'
 

@@ -1,4 +1,4 @@
-"""Rust's kernel: a run is a whole program; one without 'fn main' is the body of it."""
+"""Jupyter kernel for Rust. Each run is a complete program, or, without 'fn main', the body of it."""
 import os
 import pathlib
 import re
@@ -16,7 +16,7 @@ class RustKernel(ProgramKernel):
 
     def build(self, code, directory):
         if not re.search(r'\bfn\s+main\b', code):
-            code = 'fn main() { ' + code + '\n}'  # on the first line: the numbers of lines stay
+            code = 'fn main() { ' + code + '\n}'  # on the first line, so that line numbers do not change
         pathlib.Path(directory, 'run.rs').write_text(code, encoding='utf-8')
         return ['rustc', '--edition', '2021', '-o', 'run', 'run.rs'], f'{directory}/run'
 

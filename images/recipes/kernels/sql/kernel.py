@@ -1,6 +1,7 @@
-"""SQL's kernel, over sqlite: a database in memory for each context, or the file that SQLITE_FILE of
-the environment names. The last statement's rows are the result, as JSON with columns and rows; one
-that has none says how many rows it has changed."""
+"""Jupyter kernel for SQL, using sqlite. The database is in memory, one for each context, or in the file that SQLITE_FILE
+in the environment names. The result is the rows of the last statement, as JSON with columns and rows, or the number of
+rows that it has changed.
+"""
 import json
 import os
 import sqlite3
@@ -10,7 +11,7 @@ from ipykernel.kernelbase import Kernel
 
 
 def statements(code):
-    """The complete statements, one after the other; the last may lack its semicolon."""
+    """Yields complete statements one after another. The last one may lack its semicolon."""
     begun = ''
     for part in code.split(';'):
         begun += part + ';'
@@ -23,7 +24,7 @@ def statements(code):
 
 
 def cell(value):
-    """What JSON has no form for, as sqlite's own notation."""
+    """Returns values that JSON cannot represent in sqlite's own notation."""
     return f"x'{value.hex()}'" if isinstance(value, bytes) else value
 
 
@@ -33,11 +34,11 @@ class SqlKernel(Kernel):
 
     def __init__(self, **given):
         super().__init__(**given)
-        # Transactions are the user's own: BEGIN and COMMIT.
+        # Transactions belong to the user: BEGIN and COMMIT.
         self.database = sqlite3.connect(os.environ.get('SQLITE_FILE', ':memory:'),
                                         isolation_level=None)
-        # A signal's handler runs only between instructions of Python's: here are some. What it raises
-        # ends the statement, and comes as sqlite's error.
+        # Python runs a signal's handler only between its own instructions, so this runs some. An exception
+        # of the handler ends the statement and arrives as sqlite's error.
         self.database.set_progress_handler(lambda: 0, 10000)
 
     def do_execute(self, code, silent, *_, **__):
