@@ -48,8 +48,8 @@ constexpr uint64_t kNamespaces =
 // sys_chroot, mknod, audit_write, setfcap: what containers usually have.
 constexpr uint64_t kCapabilities = 0xa80425fb;
 
-cgroup::Limits UsualLimits() {
-  cgroup::Limits limits = cgroup::UsualLimits();
+cgroup::Limits DefaultLimits() {
+  cgroup::Limits limits = cgroup::DefaultLimits();
   limits.disk_bytes = 0;  // needs a store with quotas
   return limits;
 }
@@ -235,7 +235,7 @@ class BareFloor final : public Floor {
     ATOLL_TRY(network_->AttachSlot(slot_, rtnetlink.get()));
     ATOLL_TRY(tree_->CreateGroup(group));
     ATOLL_TRY(tree_->DelegateGroup(group, kInside));
-    ATOLL_TRY(tree_->SetLimits(group, {}, UsualLimits()));
+    ATOLL_TRY(tree_->SetLimits(group, {}, DefaultLimits()));
     ATOLL_ASSIGN(child.tasks, tree_->OpenTasks(group));
     ATOLL_ASSIGN(child.map, spawner::MakeUserNamespace({spawner::kStoreIdBase, kInside}));
     ATOLL_ASSIGN(child.users, spawner::MakeUserNamespace({0, kInside}));

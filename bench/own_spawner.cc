@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kPatienceUs = 10'000'000;
 const cgroup::Limits kLimits = [] {
-  cgroup::Limits limits = cgroup::UsualLimits();
+  cgroup::Limits limits = cgroup::DefaultLimits();
   limits.disk_bytes = 0;  // needs a store with quotas
   return limits;
 }();

@@ -28,7 +28,8 @@ bool Contains(const std::vector<std::string_view>& list, std::string_view word) 
   return std::find(list.begin(), list.end(), word) != list.end();
 }
 
-// proc(5): "36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue"
+// The format is in proc(5): "36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root
+// rw,errors=continue"
 void ReadMount(std::string_view line, Host* host) {
   const size_t dash = line.find(" - ");
   if (dash == std::string_view::npos) return;
@@ -76,8 +77,8 @@ Result<Host> DetectHost(std::string_view mountinfo,
   while (!trimmed.empty() && trimmed.back() == '\n') trimmed.remove_suffix(1);
   const auto available = Split(trimmed, ' ');
   host.v2 = Contains(available, "memory") && Contains(available, "pids");
-  // Without CONFIG_SWAP or with swapaccount=0 the files are not there. The v2 root has no limit
-  // files, so look for the swap controller's trace in /proc.
+  // The files do not exist without CONFIG_SWAP or with swapaccount=0. The v2 root has no limit
+  // files, so /proc/swaps is checked instead.
   const bool swap = host.v2
                         ? read("/proc/swaps").has_value()
                         : host.v1.count("memory") != 0 &&

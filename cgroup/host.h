@@ -1,6 +1,6 @@
-// Where this host keeps its cgroups. Two layouts are known: v2 with its controllers ("unified", the
-// real thing), and v1 controllers with a v2 hierarchy mounted beside them ("hybrid"), where v2
-// gives kill, freeze and CLONE_INTO_CGROUP, and the v1 groups carry the limits.
+// Finds the cgroup hierarchies of this host. Two layouts are supported: v2 with its controllers
+// ("unified"), and v1 controllers with a v2 hierarchy mounted beside them ("hybrid"). In the hybrid
+// layout v2 provides kill, freeze and CLONE_INTO_CGROUP, and the v1 groups enforce the limits.
 #pragma once
 
 #include <map>
@@ -15,16 +15,16 @@ namespace atl::cgroup {
 struct Host {
   bool v2 = false;
   std::string unified;                    // mount point of the v2 hierarchy
-  std::map<std::string, std::string> v1;  // controller → mount point; hybrid only
+  std::map<std::string, std::string> v1;  // controller → mount point; only for hybrid hosts
 
-  // Which limits can be enforced here: of "memory", "swap", "pids", "cpu", "io".
+  // Limits that this host can enforce, out of "memory", "swap", "pids", "cpu", "io".
   std::vector<std::string> limits;
 };
 
-// kUnavailable, with what is missing, when there is no v2 hierarchy at all or neither layout offers
-// memory and pids.
+// kUnavailable: there is no v2 hierarchy, or neither layout offers memory and pids. The message
+// says what is missing.
 Result<Host> DetectHost();
-// The same from the text of a mountinfo file; `read` gives a file's content or nothing.
+// Like DetectHost, but parses the text of a mountinfo file. `read` returns the content of a file.
 Result<Host> DetectHost(std::string_view mountinfo,
                         Result<std::string> (*read)(const std::string& path));
 

@@ -1,4 +1,4 @@
-// Numbers in the kernel's files of a group.
+// Parses numbers in the kernel's cgroup files.
 #pragma once
 
 #include <algorithm>
@@ -8,14 +8,14 @@
 
 namespace atl::cgroup {
 
-// 0 if it is none.
+// Returns the number at the beginning of the text, 0 if there is none.
 inline uint64_t LeadingNumber(std::string_view text) {
   uint64_t value = 0;
   std::from_chars(text.data(), text.data() + text.size(), value);
   return value;
 }
 
-// The number after "key " in a flat keyed file; 0 if it has no such key.
+// Returns the number after "key " in a flat keyed file, 0 if the key is missing.
 inline uint64_t KeyedNumber(std::string_view text, std::string_view key) {
   size_t at = 0;
   while (at < text.size()) {

@@ -18,7 +18,7 @@ std::string Lower(std::string_view text) {
   return lower;
 }
 
-// Decimal digits and nothing else: no sign, no space, no overflow.
+// Accepts only decimal digits: no sign, no space, no overflow.
 std::optional<uint64_t> ParseNumber(std::string_view text) {
   uint64_t value = 0;
   const char* end = text.data() + text.size();
@@ -52,7 +52,7 @@ constexpr Unit kUnits[] = {
     {"tib", 1ULL << 40},
 };
 
-// A stranger's text in an error message: short.
+// Quotes untrusted text for an error message, shortened.
 std::string Quote(std::string_view text) {
   constexpr size_t kShown = 64;
   std::string quoted = "'";
@@ -76,7 +76,7 @@ std::string Allowed(const LimitField& field) {
       form = "a whole number";
       break;
     case LimitKind::kCpu:
-      form = "a number of cores such as 1 or 0.5, or thousandths such as 500m";
+      form = "a number of CPUs such as 1 or 0.5, or thousandths such as 500m";
       break;
   }
   return std::string(form) + ", from " + LimitText(field, field.smallest) + " to " +
@@ -85,7 +85,7 @@ std::string Allowed(const LimitField& field) {
 
 std::optional<uint64_t> ParseCpuMillis(std::string_view text) {
   if (!text.empty() && text.back() == 'm') return ParseNumber(text.substr(0, text.size() - 1));
-  // By hand instead of strtod: no locale, no hexadecimal, no infinity, no rounding.
+  // Parsed by hand, because strtod has a locale, hexadecimal, infinity and rounding.
   const size_t dot = text.find('.');
   const std::string_view whole = text.substr(0, dot);
   const std::string_view fraction =
@@ -96,7 +96,7 @@ std::optional<uint64_t> ParseCpuMillis(std::string_view text) {
       fraction.find_first_not_of("0123456789") != std::string_view::npos) {
     return std::nullopt;
   }
-  // Thousandths are the unit; what is finer is cut off.
+  // The unit is a thousandth. Further digits are cut off.
   std::string thousandths(fraction.substr(0, 3));
   thousandths.resize(3, '0');
   return *cores * 1000 + *ParseNumber(thousandths);
@@ -123,7 +123,7 @@ std::vector<const LimitField*> FieldsOf(std::string_view key) {
   return fields;
 }
 
-// "rbps=10Mi,wiops=100": each of `fields` at most once.
+// Parses "rbps=10Mi,wiops=100". Each of `fields` may occur at most once.
 Status ParseList(const std::vector<const LimitField*>& fields, std::string_view text,
                  Limits* limits) {
   std::string allowed = ": a comma-separated list of ";
@@ -238,7 +238,7 @@ Result<Limits> ParseLimits(const std::map<std::string, std::string>& requested,
                       "key out (" +
                       quota::Remedy() + ")");
     }
-    // "No swap" needs nothing from a host that has no way to allow any.
+    // A host without swap limits can still grant "no swap".
     if (!enforceable(key) && !(key == "swap" && limits.swap_bytes == 0)) {
       return Fail(Code::kInvalidArgument,
                   "resourceLimits." + key + " " + Quote(value) +

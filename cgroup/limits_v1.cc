@@ -9,9 +9,9 @@
 namespace atl::cgroup {
 namespace {
 
-// Beside the memory limit, not within it.
+// Divisor of the additional memory limit for sockets.
 constexpr uint64_t kSocketShare = 4;
-// Of groups that nobody has said anything of.
+// The default for groups whose swappiness was not set.
 constexpr const char* kSwappiness = "/proc/sys/vm/swappiness";
 
 std::string OrUnlimited(uint64_t value, uint64_t reserve) {
@@ -33,7 +33,8 @@ Status Tree::SetLimitsV1(const std::string& group, const Limits& now, const Limi
   if (now.memory_bytes != next.memory_bytes || now.swap_bytes != next.swap_bytes) {
     const bool swap =
         std::find(host_.limits.begin(), host_.limits.end(), "swap") != host_.limits.end();
-    // The kernel keeps limit <= memsw at every moment (EINVAL): lower from below, raise from above.
+    // The kernel requires limit <= memsw at every moment (EINVAL), so a decrease starts with the
+    // limit and an increase with memsw.
     const bool raise = next.memory_bytes == 0 ||
                        (now.memory_bytes != 0 &&
                         next.memory_bytes + next.swap_bytes > now.memory_bytes + now.swap_bytes);
@@ -46,16 +47,16 @@ Status Tree::SetLimitsV1(const std::string& group, const Limits& now, const Limi
       if (swap && raise) ATOLL_TRY(WriteV1("memory", memsw, memory_and_swap));
       ATOLL_TRY(WriteV1("memory", limit, memory));
       if (swap && !raise) ATOLL_TRY(WriteV1("memory", memsw, memory_and_swap));
-      // A limit of both together does not keep one that is below it out of swap, when the host is
-      // short of memory: see Tree::Create.
+      // A limit on both together does not keep a group that is below it out of swap when the host
+      // is short of memory: see Tree::Create.
       if ((now.swap_bytes == 0) == (next.swap_bytes == 0)) continue;
       ATOLL_ASSIGN(const std::string swappy, sys::ReadFileAt(AT_FDCWD, kSwappiness, 64));
       ATOLL_TRY(
           WriteV1("memory", path + "/memory.swappiness", next.swap_bytes == 0 ? "0" : swappy));
     }
-    // What sockets of TCP and UDP hold is charged to nobody without this: v1's memory limit does
-    // not know it. On the group that makes the sockets, because only those of a group with a limit
-    // are counted. A kernel without the limit has no file.
+    // Buffers of TCP and UDP sockets are not part of v1's memory limit and would be charged to
+    // nobody. The limit is set on the group that creates the sockets, because only sockets of a
+    // limited group are counted. The file is missing on kernels without this limit.
     Status sockets = WriteV1("memory", group + "/run/memory.kmem.tcp.limit_in_bytes",
                              OrUnlimited(next.memory_bytes / kSocketShare, 0));
     if (!sockets && sockets.error().error_number() != ENOENT) return sockets;

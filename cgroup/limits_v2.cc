@@ -18,8 +18,8 @@ std::string MaxOr(uint64_t value, uint64_t reserve) {
 
 }  // namespace
 
-// Runtimes read the limit of the group that they are in, and no other (JDK 17, Go). execd gives a
-// leaf that of run/ when it makes it; those that it has made by now, and sessions, follow here.
+// Some runtimes (JDK 17, Go) read the memory limit only from their own group. execd copies the
+// limit of run/ to each leaf that it makes. This updates existing leaves and sessions.
 Status Tree::LimitLeaves(const std::string& run, const std::string& memory) const {
   ATOLL_ASSIGN(const UniqueFd directory, sys::OpenAt(unified_.get(), run, O_RDONLY | O_DIRECTORY));
   ATOLL_ASSIGN(const std::vector<std::string> entries, sys::ListDir(directory.get()));
@@ -29,7 +29,7 @@ Status Tree::LimitLeaves(const std::string& run, const std::string& memory) cons
     const Status written = session
                                ? ShowLimits(run + "/" + entry)
                                : sys::WriteFileAt(directory.get(), entry + "/memory.max", memory);
-    // A leaf goes when its command has ended.
+    // A leaf disappears when its command ends.
     const int error = written ? 0 : written.error().error_number();
     if (error != 0 && error != ENOENT && error != ENODEV) return written;
   }
@@ -54,7 +54,7 @@ Status Tree::ShowLimits(const std::string& group) const {
     const std::string memory = least == UINT64_MAX ? "max" : std::to_string(least);
     ATOLL_TRY(sys::WriteFileAt(unified_.get(), group + "/run/memory.max", memory));
     ATOLL_TRY(LimitLeaves(group + "/run", memory));
-    // The sandbox's may have been changed by another process meanwhile.
+    // Another process may have changed the sandbox's limit meanwhile.
     ATOLL_ASSIGN(const uint64_t still, ReadLimit(run));
     if (still == sandbox) return {};
   }
@@ -70,7 +70,8 @@ Status Tree::SetLimitsV2(const std::string& group, const Limits& now, const Limi
     ATOLL_TRY(write("/run/memory.max", MaxOr(next.memory_bytes, 0)));
     ATOLL_TRY(LimitLeaves(group + "/run", MaxOr(next.memory_bytes, 0)));
   }
-  // With a memory limit, "no swap" is a limit too: otherwise a sandbox would simply swap the host.
+  // If memory is limited, "no swap" is a limit too. Otherwise the sandbox would simply move its
+  // memory to the host's swap.
   const bool swap_changes =
       now.swap_bytes != next.swap_bytes || (now.memory_bytes == 0) != (next.memory_bytes == 0);
   if (swap_changes) {

@@ -1,5 +1,5 @@
-// Whether, and how much of, a group's memory is in swap; and what one without processes is still
-// charged for.
+// How much of a group's memory is in swap, whether it may go there, and what a group without
+// processes is still charged for.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
@@ -22,13 +22,14 @@
 namespace atl::cgroup {
 namespace {
 
-// The kernel's greatest that all versions take; it says how anonymous pages and caches are weighed
-// when memory is taken from a group, and 0 that the former stay.
-constexpr const char* kSwappy = "100";
+// The highest swappiness that all kernel versions accept. It weighs anonymous memory against caches
+// when memory is reclaimed from a group; 0 keeps anonymous memory out of swap.
+constexpr const char* kFullSwappiness = "100";
 
-// What `file` says is kept as an attribute of the group before it says `value`: with the group it
-// outlives us, and dies. The first one counts, should we have died in between.
-Status Put(int group, const std::string& file, const std::string& value) {
+// Writes `value` to `file`, after saving the former value in an attribute of the group. The
+// attribute outlives this process and disappears with the group. An existing attribute is kept,
+// because this process may have died between the two steps.
+Status SaveAndWrite(int group, const std::string& file, const std::string& value) {
   const std::string name = "trusted.atoll." + file;
   ATOLL_ASSIGN(std::string now, sys::ReadFileAt(group, file, 64));
   if (::fsetxattr(group, name.c_str(), now.data(), now.size(), XATTR_CREATE) != 0 &&
@@ -38,7 +39,7 @@ Status Put(int group, const std::string& file, const std::string& value) {
   return sys::WriteFileAt(group, file, value);
 }
 
-Status PutBack(int group, const std::string& file) {
+Status WriteSaved(int group, const std::string& file) {
   const std::string name = "trusted.atoll." + file;
   std::array<char, 64> value{};
   const ssize_t size = ::fgetxattr(group, name.c_str(), value.data(), value.size());
@@ -50,8 +51,8 @@ Status PutBack(int group, const std::string& file) {
   return {};
 }
 
-// The groups of a sandbox that may have a word of their own about memory: its own, run/, and those
-// of sessions in there. Those of commands, of which it may have thousands, have none about swap.
+// Calls `each` for the groups of a sandbox that may have swap settings of their own: its own, run/,
+// and those of its sessions. The groups of commands, which may be thousands, have none.
 template <typename Each>
 Status EachLimited(int base, const std::string& path, const Each& each) {
   ATOLL_ASSIGN(const UniqueFd group, sys::OpenAt(base, path, O_RDONLY | O_DIRECTORY));
@@ -59,7 +60,7 @@ Status EachLimited(int base, const std::string& path, const Each& each) {
   std::vector<std::string> below;
   ATOLL_TRY(sys::EachName(group.get(), [&](const char* entry) {
     const std::string_view name(entry);
-    // Files of the kernel's have a dot in their names.
+    // The kernel's own files have a dot in their names.
     if (name == "run" || (name.starts_with('x') && name.find('.') == name.npos)) {
       below.emplace_back(name);
     }
@@ -67,7 +68,7 @@ Status EachLimited(int base, const std::string& path, const Each& each) {
   }));
   for (const std::string& name : below) {
     const Status done = EachLimited(group.get(), name, each);
-    // A session's goes when it ends.
+    // A session's group disappears when the session ends.
     if (!done && done.error().error_number() != ENOENT && done.error().error_number() != ENODEV) {
       return done;
     }
@@ -88,26 +89,29 @@ Status Tree::AllowSwap(const std::string& group) const {
   if (!host_.v2) {
     const auto memory = v1_.find("memory");
     if (memory == v1_.end()) return Fail(Code::kUnavailable, "no memory controller");
-    return EachLimited(memory->second.get(), group,
-                       [](int dir) { return Put(dir, "memory.swappiness", kSwappy); });
+    return EachLimited(memory->second.get(), group, [](int dir) {
+      return SaveAndWrite(dir, "memory.swappiness", kFullSwappiness);
+    });
   }
   bool first = true;
   return EachLimited(unified_.get(), group, [&](int dir) -> Status {
     const bool whole = std::exchange(first, false);
     ATOLL_ASSIGN(const std::string now, sys::ReadFileAt(dir, "memory.swap.max", 64));
-    if (!whole) return now == "max\n" ? Status() : Put(dir, "memory.swap.max", "max");
-    // Not only for what has no place in swap yet: up to Linux 6.7 a group that may have no more of
-    // it is not looked at for anonymous memory at all, what has its place there included.
+    if (!whole) return now == "max\n" ? Status() : SaveAndWrite(dir, "memory.swap.max", "max");
+    // Sized for all of the group's memory, including pages that already have a slot in swap: up to
+    // Linux 6.7, a group without swap left is skipped completely when anonymous memory is
+    // reclaimed.
     ATOLL_ASSIGN(const std::string gone, sys::ReadFileAt(dir, "memory.swap.current", 64));
     ATOLL_ASSIGN(const std::string here, sys::ReadFileAt(dir, "memory.current", 64));
-    return Put(dir, "memory.swap.max", std::to_string(LeadingNumber(gone) + LeadingNumber(here)));
+    return SaveAndWrite(dir, "memory.swap.max",
+                        std::to_string(LeadingNumber(gone) + LeadingNumber(here)));
   });
 }
 
 Status Tree::RestoreSwap(const std::string& group) const {
   const char* file = host_.v2 ? "memory.swap.max" : "memory.swappiness";
   const int base = host_.v2 ? unified_.get() : v1_.at("memory").get();
-  return EachLimited(base, group, [&](int dir) { return PutBack(dir, file); });
+  return EachLimited(base, group, [&](int dir) { return WriteSaved(dir, file); });
 }
 
 Result<PagingFiles> Tree::OpenPaging(const std::string& group) const {
@@ -123,7 +127,7 @@ Result<PagingFiles> Tree::OpenPaging(const std::string& group) const {
 }
 
 ChargeFiles Tree::OpenCharges(const std::string& group) const {
-  // cgroup_rstat_flush was of a group, and is of one controller in it since then.
+  // Until 6.15, cgroup_rstat_flush flushed a whole group; since 6.16 it flushes one controller.
   constexpr KernelVersion kFlushesOneController{6, 16};
   const KernelVersion kernel = RunningKernel();
   if (host_.v2 && kernel != KernelVersion{} && kernel < kFlushesOneController) {
@@ -164,14 +168,14 @@ Paging ReadPaging(int stat, int swap) {
   std::array<char, 8192> text{};
   const ssize_t size = ::pread(stat, text.data(), text.size(), 0);
   const std::string_view all(text.data(), size > 0 ? static_cast<size_t>(size) : 0);
-  // By the lists that pages are taken from, not by what is mapped: one that was fetched and that
-  // nobody has touched is in memory, and in no process.
+  // Counted by the kernel's LRU lists, not by what is mapped: a page that was fetched back but not
+  // touched yet is in memory, but in no process.
   const std::string of_all = swap >= 0 ? "" : "total_";
   Paging paging;
   paging.resident_bytes =
       KeyedNumber(all, of_all + "inactive_anon") + KeyedNumber(all, of_all + "active_anon");
   paging.both_bytes = std::min(KeyedNumber(all, of_all + "swapcached"), paging.resident_bytes);
-  // v2 counts what is in both as in swap, v1 as in memory.
+  // A page that is both in memory and in swap counts as swap on v2, and as memory on v1.
   const uint64_t swapped = swap >= 0 ? NumberIn(swap).value_or(0) : KeyedNumber(all, "total_swap");
   paging.swapped_bytes = swap >= 0 ? swapped - std::min(swapped, paging.both_bytes) : swapped;
   return paging;

@@ -23,7 +23,7 @@ namespace {
 
 constexpr size_t kFileLimit = 64 << 10;
 constexpr int kDir = O_RDONLY | O_DIRECTORY;
-// Beneath a sandbox's: run, session, run, command.
+// Levels below a sandbox's group: run, session, run, command.
 constexpr const char* kMaxDepth = "4";
 
 Status MakeDir(int base, const std::string& path) {
@@ -38,7 +38,7 @@ Status RemoveDir(int base, const std::string& path) {
   return {};
 }
 
-// A group with all that are below it: at most session, run, command. Most have none.
+// Removes a group and all groups below it: at most session, run, command. Most groups have none.
 Status RemoveGroups(int base, const std::string& path) {
   Status removed = RemoveDir(base, path);
   if (removed || removed.error().error_number() != EBUSY) return removed;
@@ -51,7 +51,7 @@ Status RemoveGroups(int base, const std::string& path) {
   return RemoveDir(base, path);
 }
 
-// "+memory +pids …" for those that the group was given.
+// Writes "+memory +pids …" for the wanted controllers that the group has.
 Status EnableControllers(int dir, const std::string& path,
                          std::initializer_list<const char*> wanted) {
   ATOLL_ASSIGN(std::string available,
@@ -69,7 +69,7 @@ Status EnableControllers(int dir, const std::string& path,
   return sys::WriteFileAt(dir, path + "cgroup.subtree_control", enable);
 }
 
-// "user.delegate" since systemd 251, "trusted.delegate" before.
+// The attribute is "user.delegate" since systemd 251, "trusted.delegate" before.
 bool IsDelegated(int group) {
   char value[8];
   for (const char* name : {"user.delegate", "trusted.delegate"}) {
@@ -79,14 +79,14 @@ bool IsDelegated(int group) {
   return false;
 }
 
-// Where commands have a v1 group below the sandbox's, so that they cannot use up what process 1
-// needs, nor make it the victim when they run out of memory.
+// Returns true for controllers for which commands have a v1 group below the sandbox's, so that they
+// cannot use up what process 1 needs, nor make it the victim when they run out of memory.
 bool HasRunGroup(std::string_view controller) {
   return controller == "memory" || controller == "pids";
 }
 
-// `group` with `leaf` where it has a place of its own in a v1 hierarchy, else `shared` of the
-// sandbox that it is nested in.
+// Returns `group` with `leaf` if the group has a directory in a v1 hierarchy, otherwise `shared` of
+// the sandbox that it is nested in.
 std::string PlaceOf(int base, const std::string& group, const std::string& leaf,
                     const std::string& shared) {
   const size_t nested = group.find('/');
@@ -96,13 +96,13 @@ std::string PlaceOf(int base, const std::string& group, const std::string& leaf,
   return group.substr(0, nested) + shared;
 }
 
-// These limit nothing here, so sandboxes have no groups of their own, but one together; or they are
-// mounted together with a controller that has.
+// Returns false for controllers that limit nothing here. For these, all sandboxes share one group,
+// unless they are mounted together with a controller that does limit.
 bool OwnGroup(std::string_view controller) {
   return controller != "cpuacct" && controller != "cpuset";
 }
 
-// A cpuset group takes no process before it has processors and memory nodes.
+// A cpuset group accepts no process before it has CPUs and memory nodes.
 Status FillCpuset(int parent, const std::string& group) {
   for (const char* file : {"/cpuset.cpus", "/cpuset.mems"}) {
     ATOLL_ASSIGN(const std::string all, sys::ReadFileAt(parent, file + 1, kFileLimit));
@@ -111,8 +111,8 @@ Status FillCpuset(int parent, const std::string& group) {
   return {};
 }
 
-// Whether the text of /proc/PID/cgroup has the process in `place` or below it, in the hierarchy of
-// a controller, or of none: v2's (cgroups(7)).
+// Returns true if the text of /proc/PID/cgroup shows the process in `place` or below it, in the
+// hierarchy of a controller. An empty controller means v2 (cgroups(7)).
 bool IsAt(std::string_view text, std::string_view controller, std::string_view place) {
   while (!text.empty()) {
     const std::string_view line = text.substr(0, text.find('\n'));
@@ -137,8 +137,8 @@ bool IsAt(std::string_view text, std::string_view controller, std::string_view p
   return false;
 }
 
-// From the text of /proc/PID/stat: the flags are the seventh field behind the name, which is in the
-// last parentheses (proc(5)).
+// Parses the text of /proc/PID/stat. The flags are the seventh field after the name, which ends at
+// the last parenthesis (proc(5)).
 bool IsExiting(std::string_view stat) {
   constexpr uint64_t kExiting = 0x4;  // PF_EXITING of the kernel's sched.h
   const size_t name_end = stat.rfind(')');
@@ -152,8 +152,8 @@ bool IsExiting(std::string_view stat) {
   return (LeadingNumber(rest.substr(1)) & kExiting) != 0;
 }
 
-// Of the memory controller, dying ones included, on the whole host (proc_cgroups(5): name,
-// hierarchy, groups).
+// Returns the number of memory groups of the whole host, including dying ones (proc_cgroups(5):
+// name, hierarchy, groups).
 uint64_t MemoryGroups() {
   const auto text = sys::ReadFileAt(AT_FDCWD, "/proc/cgroups", kFileLimit);
   if (!text) return 0;
@@ -178,10 +178,9 @@ Result<std::string> FindBase(const Host& host, const std::string& delegated) {
   const std::string base = host.unified + delegated;
   auto fd = sys::Open(base, kDir);
   if (fd && IsDelegated(fd->get())) return base;
-  return Fail(Code::kFailedPrecondition,
-              base +
-                  " is not a cgroup that systemd has delegated: start the unit that it is of "
-                  "(Delegate=yes), or leave the cgroup out");
+  return Fail(Code::kFailedPrecondition, base +
+                                             " is not a cgroup that systemd has delegated: start "
+                                             "its unit (Delegate=yes), or leave the cgroup out");
 }
 
 Result<Tree> Tree::Create(const Host& host, const std::string& base, const std::string& name,
@@ -206,7 +205,8 @@ Result<Tree> Tree::Create(const Host& host, const std::string& base, const std::
     if (controller == "cpuset") ATOLL_TRY(FillCpuset(root.get(), name));
     ATOLL_ASSIGN(tree.v1_[controller], sys::OpenAt(root.get(), name, kDir));
   }
-  // v1 has no limit of swap by itself: what is 0 here is 0 in all groups that are made below.
+  // v1 has no separate limit of swap. A swappiness of 0 here is inherited by all groups that are
+  // created below.
   if (tree.v1_.contains("memory")) {
     ATOLL_TRY(tree.WriteV1("memory", "memory.swappiness", "0"));
   }
@@ -214,7 +214,7 @@ Result<Tree> Tree::Create(const Host& host, const std::string& base, const std::
 }
 
 Status Tree::Remove(const Host& host, const std::string& base, const std::string& name) {
-  // The v2 group first: every sandbox has one below it.
+  // The v2 group goes first, because every sandbox has a group in it.
   ATOLL_TRY(RemoveDir(AT_FDCWD, base + "/" + name));
   for (const auto& [controller, mount_point] : host.v1) {
     ATOLL_TRY(RemoveDir(AT_FDCWD, mount_point + "/" + name));
@@ -240,12 +240,13 @@ Status Tree::DelegateGroup(const std::string& group, uid_t owner) const {
   }
   ATOLL_TRY(MakeDir(base, group + "/execd"));
   ATOLL_TRY(MakeDir(base, group + "/run"));
-  // memory for memory.oom.group and a cause of death per command. Not pids: up to Linux 6.11 the
-  // kernel counts a refused fork in the group that has forked, and in no other.
+  // memory is needed for memory.oom.group and the cause of death of each command. pids is not
+  // enabled: up to Linux 6.11 the kernel counts a refused fork only in the group that has forked.
   if (host_.v2) ATOLL_TRY(EnableControllers(base, group + "/run/", {"memory"}));
   // cgroups(7), delegation: the directory, cgroup.procs and cgroup.subtree_control. The common
-  // ancestor's cgroup.procs must be writable too, or no process can be placed from execd/ into
-  // run/c1; no process can be put there itself, because it has controllers enabled.
+  // ancestor's cgroup.procs must be writable too; otherwise no process could be moved from execd/
+  // into run/c1. A process cannot be put into the ancestor itself, because its controllers are
+  // enabled.
   for (const char* file : {"/run", "/run/cgroup.procs", "/run/cgroup.threads",
                            "/run/cgroup.subtree_control", "/cgroup.procs"}) {
     if (::fchownat(base, (group + file).c_str(), owner, owner, AT_SYMLINK_NOFOLLOW) != 0) {
@@ -258,7 +259,8 @@ Status Tree::DelegateGroup(const std::string& group, uid_t owner) const {
 Status Tree::CreateNested(const std::string& group, const Limits& limits) const {
   if (::mkdirat(unified_.get(), group.c_str(), 0755) != 0) return FailSys("mkdir cgroup " + group);
   const std::string run = group.substr(0, group.rfind('/'));
-  // Not before it is needed: each command's leaf would be one more for the scheduler.
+  // The cpu controller is enabled only if needed, because it makes each command's leaf one more
+  // group for the scheduler.
   if (host_.v2 && limits.cpu_millis != 0) {
     ATOLL_TRY(EnableControllers(unified_.get(), run + "/", {"cpu"}));
   }
@@ -361,7 +363,7 @@ Result<std::vector<UniqueFd>> Tree::OpenAccounts(const std::string& group) const
   }
   UniqueFd events(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!events) return FailSys("eventfd");
-  // "EVENTFD FILE"; what v2 has for that is a file that polls.
+  // Registers the eventfd with "EVENTFD FILE". On v2 a file can be polled instead.
   constexpr size_t kOomControl = 2;
   constexpr const char* kRegister = "/run/cgroup.event_control";
   const int memory = v1_.at("memory").get();
@@ -411,7 +413,7 @@ Result<bool> Tree::Holds(const std::string& group, pid_t pid) const {
     if (IsAt(places, controller, place)) ++held;
   }
   if (held == wanted) return true;
-  // Of one that is exiting, v1 hierarchies show the root.
+  // v1 hierarchies show an exiting process at the root.
   ATOLL_ASSIGN(const std::string stat, sys::ReadFileAt(AT_FDCWD, process + "/stat", kFileLimit));
   return IsExiting(stat);
 }
@@ -439,7 +441,7 @@ Status Tree::AwaitEmpty(const std::string& group, int timeout_ms) const {
     if (ready < 0) return FailSys("poll cgroup.events of " + group);
     if (ready == 0) {
       return Fail(Code::kDeadlineExceeded,
-                  "processes of " + group + " are still there after their end was asked for");
+                  "processes of " + group + " remain after they were killed");
     }
   }
 }
@@ -449,7 +451,8 @@ uint64_t Tree::Dying() const {
   const auto memory = v1_.find("memory");
   struct stat info {};
   if (memory == v1_.end() || ::fstat(memory->second.get(), &info) != 0) return 0;
-  // kernfs counts the directories in a directory as links; each of ours has its run/.
+  // kernfs counts the subdirectories of a directory as links. Each group here has its run/, hence
+  // the factor.
   const uint64_t alive = 2 * static_cast<uint64_t>(info.st_nlink);
   return std::max(MemoryGroups(), alive) - alive;
 }
@@ -472,7 +475,7 @@ Result<Usage> Tree::ReadUsage(const std::string& group) const {
   }
   const int memory = v1_.at("memory").get();
   usage.memory_bytes = ReadNumber(memory, group + "/memory.usage_in_bytes");
-  // Not summed up the tree on v1.
+  // v1 does not add up events of descendants.
   usage.oom_kills = ReadNumber(memory, group + "/memory.oom_control", "oom_kill") +
                     ReadNumber(memory, group + "/run/memory.oom_control", "oom_kill");
   usage.pids = ReadNumber(v1_.at("pids").get(), group + "/pids.current");
@@ -481,7 +484,7 @@ Result<Usage> Tree::ReadUsage(const std::string& group) const {
 
 Result<bool> HasProcesses(const std::string& directory) {
   const auto text = sys::ReadFileAt(AT_FDCWD, directory + "/cgroup.events", kFileLimit);
-  // ENODEV: it was removed while we read.
+  // ENODEV: the group was removed during the read.
   if (!text && (text.error().error_number() == ENOENT || text.error().error_number() == ENODEV)) {
     return false;
   }
@@ -500,8 +503,8 @@ GroupEvents EventsOf(const Host& host, const std::string& path, const std::strin
     return ReadNumber(AT_FDCWD, top + "/" + group + file, key);
   };
   if (host.v2) {
-    // From Linux 6.11 on a group counts what its descendants ran into as well; before, what forks
-    // in it ran into, and commands fork in run/.
+    // Since Linux 6.11 a group also counts the events of its descendants. Earlier kernels count the
+    // forks of its own processes, and commands fork in run/.
     return {.oom_kills = read(path, "/memory.events", "oom_kill"),
             .pids_hits =
                 std::max(read(path, "/pids.events", "max"), read(path, "/run/pids.events", "max"))};
@@ -509,7 +512,7 @@ GroupEvents EventsOf(const Host& host, const std::string& path, const std::strin
   const auto in = [&](const char* controller) {
     return host.v1.at(controller) + path.substr(path.rfind('/'));
   };
-  // Not summed up the tree on v1.
+  // v1 does not add up events of descendants.
   return {.oom_kills = read(in("memory"), "/memory.oom_control", "oom_kill") +
                        read(in("memory"), "/run/memory.oom_control", "oom_kill"),
           .pids_hits = read(in("pids"), "/pids.events", "max") +
@@ -523,7 +526,7 @@ std::string DiskOf(const std::string& path) {
       std::to_string(major(info.st_dev)) + ":" + std::to_string(minor(info.st_dev));
   const std::string sysfs = "/sys/dev/block/" + device;
   if (::access((sysfs + "/partition").c_str(), F_OK) != 0) return device;
-  // io.max takes whole disks only: a partition's directory lies in its disk's.
+  // io.max accepts only whole disks. A partition's directory is within its disk's.
   auto disk = sys::ReadFileAt(AT_FDCWD, sysfs + "/../dev", 64);
   if (!disk) return {};
   while (!disk->empty() && disk->back() == '\n') disk->pop_back();

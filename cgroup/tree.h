@@ -1,22 +1,22 @@
-// The cgroups of one daemon: a base group per hierarchy, and beneath it one group per sandbox:
+// The cgroups of one daemon: a base group in each hierarchy, and beneath it one group per sandbox:
 //
 //   <unified>/atoll0/s7/          limits (v2); frozen and killed as a whole; root of its cgroup
-//   namespace
-//     execd/                      process 1 alone: what commands use up cannot starve it
-//     run/                        owned by the sandbox's root; execd makes one leaf per command in
-//     it
-//       x1/{execd,run}/           an isolated session: the same in small
+//                                 namespace
+//     execd/                      process 1 alone, so that commands cannot starve it
+//     run/                        owned by the sandbox's root; execd makes a leaf per command in it
+//       x1/{execd,run}/           an isolated session: the same structure
 //   <v1 controller>/atoll0/s7/    limits (hybrid hosts)
-//     run/                        memory and pids: the commands' own limit, below execd's reserve
-//       x1/{,run}/                of a session, where it has a limit of its own
-//   <v1 cpuacct, cpuset>/atoll0/  all sandboxes together; only for what they see
+//     run/                        memory and pids: the limit of commands, below execd's reserve
+//       x1/{,run}/                a session with a limit of its own
+//   <v1 cpuacct, cpuset>/atoll0/  shared by all sandboxes; exists only so that runtimes see it
 //
-// execd's reserve stands on top of what the user asked for: the whole group may use limit +
-// reserve, run/ only the limit.
+// execd's reserve is added to the requested limit: the whole group may use limit + reserve, run/
+// only the limit.
 //
-// Paths are relative to directory descriptors opened once; group names come from the spawner, never
-// from a client. Thread rule: none needed, no shared state; used by the spawner, and for usage by
-// the daemon.
+// Paths are relative to directory descriptors that are opened once. Group names come from the
+// spawner, never from a client.
+//
+// Thread rule: no shared state. Used by the spawner, and by the daemon to read usage.
 #pragma once
 
 #include <sys/types.h>
@@ -36,10 +36,10 @@ namespace atl::cgroup {
 
 inline constexpr uint64_t kReserveMemory = 8 << 20;
 inline constexpr uint32_t kReservePids = 16;
-// Of the processor's limit: the kernel's default.
+// Period of the CPU limit, the kernel's default.
 inline constexpr uint32_t kPeriodMicros = 100000;
 
-// An amount for memory.reclaim that nobody has; memory.force_empty does not read it.
+// A value for memory.reclaim larger than any group. memory.force_empty ignores its value.
 inline constexpr const char kReclaimAll[] = "1T";
 
 struct Usage {
@@ -49,64 +49,64 @@ struct Usage {
   uint64_t oom_kills = 0;
 };
 
-// What of a group's memory has no file behind it (tmpfs included, which has only swap), and what of
-// that is in swap.
+// The part of a group's memory that no file backs, and where it is. Includes tmpfs, which only swap
+// backs.
 struct Paging {
   uint64_t resident_bytes = 0;
-  uint64_t both_bytes = 0;     // of that, what has its place in swap still: fetched, not changed
-  uint64_t swapped_bytes = 0;  // and not in memory
+  // the part of it that also has a slot in swap: fetched back and not changed since
+  uint64_t both_bytes = 0;
+  uint64_t swapped_bytes = 0;  // only in swap
 };
-// Open files of one group: that of OpenReclaim, for two to write to side by side (who writes to the
-// same open file waits for the other), and those that ReadPaging reads.
+// Open files of one group: two of OpenReclaim, because two writers to the same open file would wait
+// for each other, and those that ReadPaging reads.
 struct PagingFiles {
   std::array<UniqueFd, 2> reclaim;
   UniqueFd stat;
   UniqueFd swap;  // v2 only
 };
-// `swap`: -1 on hybrid hosts. Of a group that has gone, nothing.
+// Reads the paging state. `swap`: -1 on hybrid hosts. All 0 if the group is gone.
 Paging ReadPaging(int stat, int swap);
 
-// Open files of one group without processes, which tell whether pages in caches are charged to it.
+// Open files of one group without processes. They tell whether pages of caches are charged to it.
 struct ChargeFiles {
-  // Hybrid: what it is charged for, how much of that is kernel memory, and how much it may be
-  // charged for.
+  // Hybrid hosts: the total charge, the part of kernel memory, and the limit.
   UniqueFd all;
   UniqueFd of_kernel;
   UniqueFd limit;
-  // v2, where each processor counts ahead: a file that has these counts added up when it is read,
-  // and one that tells them. Up to Linux 6.15; later ones add up those of each controller by
-  // themselves, of memory only when there are many.
+  // v2 hosts, where each CPU counts ahead. `settle` is a file that sums up these counts when it is
+  // read, and `counts` one that shows them. Works up to Linux 6.15. Later kernels sum up each
+  // controller separately, and memory only when the counts are large.
   UniqueFd settle;
   UniqueFd counts;
 };
-// True: no page of a program or a cache is charged to the group. False also where one might be:
-// both are counted ahead for each processor, until a reclaim settles them.
+// Returns true if no page of a program or cache is charged to the group. May also return false
+// although there is none: both numbers are counted ahead on each CPU until a reclaim settles them.
 bool OnlyKernelMemory(int all, int of_kernel);
-// Lets a group without processes have its kernel memory and no more: settles what is counted ahead
-// and takes what is clean out of the caches, and tries no longer than it gets anything, where
-// emptying a group tries sixteen times (0.4 ms in place of 3.4 on 6.18, with nothing to take).
+// Sets the limit of a group without processes to its kernel memory. This settles the per-CPU counts
+// and evicts clean pages from the caches. It stops as soon as nothing is freed, while emptying a
+// group tries sixteen times (0.4 ms instead of 3.4 ms on Linux 6.18 with nothing to free).
 void LimitToKernelMemory(int of_kernel, int limit);
-// OnlyKernelMemory of a v2 group. Exact.
+// Like OnlyKernelMemory, for a v2 group. Exact.
 bool NothingInCaches(int settle, int counts);
 
-// The directory of the v2 hierarchy that daemons have their groups in: its root, or the group of a
-// unit that systemd has delegated to us and stays out of (`delegated`, a path in the hierarchy).
-// That unit must hold no process: v2 forbids processes beside child groups with limits, so the
-// spawner's own unit could not be started again while sandboxes live in it. Hybrid hosts: always
-// the root. kFailedPrecondition if it is not delegated.
+// Returns the directory of the v2 hierarchy in which daemons make their groups: its root, or the
+// group of a systemd unit with delegation (`delegated`, a path in the hierarchy). That unit must
+// hold no process, because v2 forbids processes beside child groups with limits. With the spawner's
+// own unit, systemd could not restart the spawner while sandboxes live in it. Hybrid hosts always
+// use the root. kFailedPrecondition: not delegated.
 Result<std::string> FindBase(const Host& host, const std::string& delegated);
 
-// A v1 hierarchy as a sandbox sees it: `name` in its /sys/fs/cgroup, and `path`, the host's
-// directory that is its root.
+// A v1 hierarchy as shown to a sandbox: `name` in its /sys/fs/cgroup, and `path`, the host's
+// directory that becomes its root.
 struct View {
   std::string name;
   std::string path;
 };
 
-// Events that the kernel has counted for a sandbox's group since the group was made.
+// Events that the kernel has counted for a sandbox's group since the group was created.
 struct GroupEvents {
   uint64_t oom_kills = 0;
-  uint64_t pids_hits = 0;  // forks that the limit of processes refused
+  uint64_t pids_hits = 0;  // forks refused by the limit of processes
 
   GroupEvents& operator+=(const GroupEvents& other) {
     oom_kills += other.oom_kills;
@@ -114,97 +114,101 @@ struct GroupEvents {
     return *this;
   }
 };
-// `path`: the directory of the daemon's group in the v2 hierarchy. Of a group that has gone,
-// nothing. Needs no privilege.
+// Reads the events. `path`: the directory of the daemon's group in the v2 hierarchy. All 0 if the
+// group is gone. Needs no privilege.
 GroupEvents EventsOf(const Host& host, const std::string& path, const std::string& group);
 
 class Tree {
  public:
   // Creates (or finds) the group `name` in `base` (see FindBase) and in every v1 hierarchy, and
-  // turns the controllers on. Root only. `io_device`: the block device, "major:minor", that io
-  // limits apply to; empty: none.
+  // enables the controllers. Root only. `io_device`: the block device, "major:minor", for io
+  // limits; empty: none.
   static Result<Tree> Create(const Host& host, const std::string& base, const std::string& name,
                              std::string io_device);
 
-  // Takes the group `name` away again. kFailedPrecondition (EBUSY), and nothing has changed, while
-  // a sandbox has its group in it; an absent one is not an error.
+  // Removes the group `name`. kFailedPrecondition (EBUSY): a sandbox has its group in it; nothing
+  // has changed. A missing group is not an error.
   static Status Remove(const Host& host, const std::string& base, const std::string& name);
 
   const Host& host() const { return host_; }
-  // Of the daemon's group in the v2 hierarchy.
+  // Path of the daemon's group in the v2 hierarchy.
   const std::string& path() const { return path_; }
 
-  // All that a copy of it in a forked process works with; borrowed.
+  // All descriptors that a copy of this object in a forked process uses. Borrowed.
   std::vector<int> Descriptors() const;
 
-  // mkdir in every hierarchy; no controllers, no leaves yet, so that a process may still enter.
+  // Creates the directories in every hierarchy, without controllers and leaves, so that a process
+  // may still enter.
   Status CreateGroup(const std::string& group) const;
-  // Leaves, controllers, and ownership of run/ for `owner`. The group must hold no process.
+  // Creates the leaves, enables the controllers, and gives run/ to `owner`. The group must hold no
+  // process.
   Status DelegateGroup(const std::string& group, uid_t owner) const;
-  // A group within run/ of another: of the v2 hierarchy, and of those of v1 in which it is to have
-  // one of `limits`, which DelegateGroup and SetLimits then take. Where it has none of its own it
-  // is in its sandbox's (OpenTasks). EEXIST is kAlreadyExists.
+  // Creates a group within run/ of another group: in the v2 hierarchy, and in each v1 hierarchy for
+  // which `limits` has a limit. DelegateGroup and SetLimits accept it afterwards. In all other v1
+  // hierarchies its processes stay in the sandbox's group (OpenTasks). EEXIST is kAlreadyExists.
   Status CreateNested(const std::string& group, const Limits& limits) const;
-  // v2 only: lets those who look in run/ of a nested group for the limit of their memory find it:
-  // its own or its sandbox's, whichever is less. SetLimits of the sandbox does it again.
+  // v2 only: writes the memory limit that applies to a nested group, its own or its sandbox's,
+  // whichever is lower, to its run/, where runtimes look for it. SetLimits of the sandbox updates
+  // it.
   Status ShowLimits(const std::string& group) const;
-  // Kills nothing, and an absent one is not an error.
+  // Removes a nested group. Kills nothing. A missing group is not an error.
   Status RemoveNested(const std::string& group) const;
-  // Kills nothing: every process must be gone. An absent group is not an error; EBUSY comes back as
+  // Removes a group, whose processes must all be gone. A missing group is not an error. EBUSY is
   // kFailedPrecondition.
   Status RemoveGroup(const std::string& group) const;
-  // Groups of sandboxes that exist in the v2 hierarchy.
+  // Returns the groups of sandboxes in the v2 hierarchy.
   Result<std::vector<std::string>> Groups() const;
 
-  // Directory in the v2 hierarchy, for CLONE_INTO_CGROUP and for execd. `leaf` may be "".
+  // Opens a directory of the v2 hierarchy, for CLONE_INTO_CGROUP and for execd. `leaf` may be "".
   Result<UniqueFd> OpenDir(const std::string& group, const std::string& leaf) const;
-  // Hybrid only: the "tasks" files that process 1 must write "0" to, and those for its commands; of
-  // a sandbox or of a nested group.
+  // Hybrid only: opens the "tasks" files to which process 1 must write "0", and those for its
+  // commands. For a sandbox or a nested group.
   Result<std::vector<UniqueFd>> OpenTasks(const std::string& group) const;
   Result<std::vector<UniqueFd>> OpenRunTasks(const std::string& group) const;
-  // Hybrid only: brings the calling thread, and what it starts, into the groups that all sandboxes
-  // are in. Waits for no grace period.
+  // Hybrid only: moves the calling thread, and what it starts, into the groups that all sandboxes
+  // share. Does not wait for a grace period.
   Status EnterShared() const;
-  // Hybrid only: what runtimes look for to learn their limits (the JVM needs memory, cpu, cpuacct
-  // and cpuset, or it takes itself to be without).
+  // Hybrid only: the hierarchies that runtimes need to see their limits. The JVM needs memory, cpu,
+  // cpuacct and cpuset, and otherwise assumes that there are no limits.
   std::vector<View> Views(const std::string& group) const;
-  // Hybrid only: the files that execd reads what v2 would show it in run/, in the order of
-  // wire::ExecdAccount; read-only. The last is an eventfd that the kernel writes when a process of
-  // run/ is about to be killed for memory, as long as anybody has it open.
+  // Hybrid only: opens, read-only, the files from which execd reads what v2 would show in run/, in
+  // the order of wire::ExecdAccount. The last one is an eventfd that the kernel signals when a
+  // process of run/ is about to be killed for memory; the registration lasts as long as the eventfd
+  // is open.
   Result<std::vector<UniqueFd>> OpenAccounts(const std::string& group) const;
 
-  // Writes what differs between `now` and `next`. A refused value names file and value.
+  // Writes the limits that differ between `now` and `next`. If the kernel refuses a value, the
+  // error names file and value.
   Status SetLimits(const std::string& group, const Limits& now, const Limits& next) const;
-  // Asks for it: a process that is on its way through the kernel stops a little later (Frozen).
+  // Requests a freeze or thaw. Processes in the kernel stop a little later (see Frozen).
   Status Freeze(const std::string& group, bool frozen) const;
-  // Whether it has been asked for.
+  // Returns true if a freeze was requested.
   Result<bool> FreezeAsked(const std::string& group) const;
-  // True once every process of the group stands still.
+  // Returns true once every process of the group is frozen.
   Result<bool> Frozen(const std::string& group) const;
-  // Whether a process is in the group, or below it, in each hierarchy where the group limits it; of
-  // one that is exiting it is true. Only somebody on the host can take it out.
+  // Returns true if the process is in the group, or below it, in each hierarchy that limits it.
+  // Also true for an exiting process. Only somebody on the host can move a process out.
   Result<bool> Holds(const std::string& group, pid_t pid) const;
   Status Kill(const std::string& group) const;
-  // Blocks until no process is left in the group; kDeadlineExceeded after `timeout_ms`.
+  // Blocks until the group has no process. kDeadlineExceeded: not within `timeout_ms`.
   Status AwaitEmpty(const std::string& group, int timeout_ms) const;
   Result<Usage> ReadUsage(const std::string& group) const;
-  // How many groups have been removed and still take kernel memory (a quarter of a MiB on two
-  // processors), because pages or inodes in the host's caches are charged to them. Hybrid: about,
-  // and of the whole host, whose v1 hierarchies do not tell.
+  // Returns the number of removed groups that still use kernel memory (a quarter of a MiB each on
+  // two CPUs), because pages or inodes in the host's caches are charged to them. Approximate on
+  // hybrid hosts, where it covers the whole host, because v1 hierarchies do not tell.
   uint64_t Dying() const;
-  // Writing kReclaimAll to it evicts everything of the group that is in caches, and takes from
-  // milliseconds to as long as a disk needs for what is not yet written (memory.reclaim, Linux
-  // 5.19; memory.force_empty on hybrid hosts). A signal ends it early.
+  // Opens the file that reclaims the group's memory (memory.reclaim, Linux 5.19; memory.force_empty
+  // on hybrid hosts). Writing kReclaimAll evicts everything of the group from the caches. This
+  // takes from milliseconds to as long as a disk needs for dirty data. A signal ends it early.
   Result<UniqueFd> OpenReclaim(const std::string& group) const;
-  // None where the kernel tells not exactly enough.
+  // Opens no file on kernels whose numbers are not exact enough.
   ChargeFiles OpenCharges(const std::string& group) const;
-  // Lets memory of the group go to swap, as much as it has now, whatever its limits say; hybrid:
-  // without a bound. Else none of it does, unless its limits say so. Outlives whoever calls it,
-  // until RestoreSwap.
+  // Lets the group's present memory go to swap, whatever its limits say; on hybrid hosts without a
+  // bound. The setting outlives the caller, until RestoreSwap.
   Status AllowSwap(const std::string& group) const;
-  // Nothing to do is not an error.
+  // Undoes AllowSwap. Does nothing if it was not called.
   Status RestoreSwap(const std::string& group) const;
-  // ENOENT: the kernel counts no swap.
+  // ENOENT: the kernel does not count swap.
   Result<PagingFiles> OpenPaging(const std::string& group) const;
 
  private:
@@ -212,29 +216,29 @@ class Tree {
   Status SetLimitsV2(const std::string& group, const Limits& now, const Limits& next) const;
   Status SetLimitsV1(const std::string& group, const Limits& now, const Limits& next) const;
   Status LimitLeaves(const std::string& run, const std::string& memory) const;
-  // The value of a memory.max; of "max", the greatest there is.
+  // Reads a memory.max; "max" becomes the largest number.
   Result<uint64_t> ReadLimit(const std::string& path) const;
   Status WriteV1(const std::string& controller, const std::string& path,
                  const std::string& value) const;
 
   Host host_;
   std::string path_;
-  std::string name_;  // of the base group, in every hierarchy
+  std::string name_;  // name of the base group in every hierarchy
   std::string io_device_;
-  UniqueFd unified_;                    // the base group's directory
-  std::map<std::string, UniqueFd> v1_;  // controller → the base group's directory
+  UniqueFd unified_;                    // directory of the base group
+  std::map<std::string, UniqueFd> v1_;  // controller → directory of the base group
 };
 
-// Processor time of a group of the v2 hierarchy with all below it. Anybody may ask. `directory`:
-// its path on the host.
+// Returns the CPU time of a group of the v2 hierarchy and everything below it. `directory`: its
+// path on the host. Needs no privilege.
 Result<uint64_t> CpuMicrosOf(const std::string& directory);
 
-// Whether any process is in a group of the v2 hierarchy, or below it; of one that is not there,
-// none is. Anybody may ask.
+// Returns true if a process is in a group of the v2 hierarchy or below it; false for a missing
+// group. Needs no privilege.
 Result<bool> HasProcesses(const std::string& directory);
 
-// "major:minor" of the whole disk beneath a path's file system, as io.max wants it; empty if it has
-// none (tmpfs, btrfs, overlay).
+// Returns "major:minor" of the whole disk beneath a path's file system, in the form of io.max.
+// Empty if there is none (tmpfs, btrfs, overlay).
 std::string DiskOf(const std::string& path);
 
 }  // namespace atl::cgroup

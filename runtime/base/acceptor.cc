@@ -13,13 +13,13 @@ namespace {
 
 constexpr int64_t kLookAgainUs = 100'000;
 
-// Errors of a connection that has broken already (accept(2), "Error handling").
+// Returns true for errors of a connection that is already broken (accept(2), "Error handling").
 bool IsOfOneConnection(int error) {
   return error == ECONNABORTED || error == EINTR || error == EPROTO || error == ENETDOWN ||
          error == EHOSTUNREACH || error == ENETUNREACH;
 }
 
-// Accepts one into `*out`. Returns 0, or the errno.
+// Accepts one connection into `*out`. Returns 0, or the errno.
 int AcceptOne(int listener, bool may_take_reserve, Acceptor::Connection* out) {
   auto* const peer = reinterpret_cast<sockaddr*>(&out->peer);
   out->socket.reset(::accept4(listener, peer, &out->peer_size, SOCK_NONBLOCK | SOCK_CLOEXEC));
@@ -35,8 +35,8 @@ int AcceptOne(int listener, bool may_take_reserve, Acceptor::Connection* out) {
   return EMFILE;
 }
 
-// Whether a connection would be given a descriptor that it may keep. Tried without one: who is in
-// the queue stays there.
+// Returns true if a connection would get a descriptor that it may keep. Tested without accepting,
+// so that connections stay in the queue.
 bool HasRoom(int listener) {
   const UniqueFd tried(::fcntl(listener, F_DUPFD_CLOEXEC, 0));
   return tried && !IsSpare(tried.get());
@@ -94,7 +94,7 @@ class AcceptorOn final : public Acceptor {
         Pause(error);
         break;
       }
-      said_ = false;
+      logged_ = false;
       on_connection_(connection);
       if (gone) return;
     }
@@ -102,7 +102,7 @@ class AcceptorOn final : public Acceptor {
   }
 
   void Pause(int error) {
-    if (!std::exchange(said_, true)) {
+    if (!std::exchange(logged_, true)) {
       LogLine(LogLevel::kWarning, "connections wait until a descriptor or memory is free")
           .Add("listener", config_.name)
           .Add(SysError("accept4", error));
@@ -120,10 +120,10 @@ class AcceptorOn final : public Acceptor {
   const Config config_;
   const OnConnection on_connection_;
   uint64_t watch_ = 0;
-  uint64_t look_again_ = 0;  // nothing is accepted before
+  uint64_t look_again_ = 0;  // nothing is accepted before this timer
   bool open_ = true;
-  bool said_ = false;     // that connections wait
-  bool* gone_ = nullptr;  // of OnReadable, while it runs
+  bool logged_ = false;   // the log says that connections wait
+  bool* gone_ = nullptr;  // set by the destructor; points into a running OnReadable
 };
 
 template <typename AnyLoop>

@@ -1,5 +1,5 @@
-// The only system calls that a process may make from now on. For programs that read what strangers
-// write and need little else (the sandboxes' own filter is runtime/spawner/seccomp.h).
+// Restricts a process to a list of system calls. For programs that read untrusted input and need
+// little else. The filter of sandboxes is runtime/spawner/rules/seccomp.h.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace atl {
 
-// By its number (SCMP_SYS of <seccomp.h>); one whose `argument` is not -1 only with that argument,
-// under `mask`, equal to `value`.
+// A system call by its number (SCMP_SYS of <seccomp.h>). If `argument` is not -1, the call is
+// allowed only if that argument, masked with `mask`, equals `value`.
 struct AllowedCall {
   int number;
   int argument = -1;
@@ -18,8 +18,8 @@ struct AllowedCall {
   uint64_t value = 0;
 };
 
-// Any other call, and any by another ABI (i386 and x32 numbers mean other calls), ends the process
-// at once. For the calling thread and what it starts; needs no_new_privs.
+// Kills the process on any other call, and on any call of another ABI, because i386 and x32 use
+// other numbers. Applies to the calling thread and what it starts. Needs no_new_privs.
 Status AllowOnly(std::span<const AllowedCall> calls);
 
 }  // namespace atl

@@ -9,8 +9,7 @@ namespace {
 constexpr std::string_view kAlphabet =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-// The six bits that each letter stands for. A table, as all output that a client has from a command
-// passes here.
+// Six bits for each letter. A table, because all output of commands passes through here.
 constexpr uint8_t kNoLetter = 0xff;
 constexpr std::array<uint8_t, 256> kValues = [] {
   std::array<uint8_t, 256> values{};

@@ -9,11 +9,11 @@
 
 namespace atl {
 
-// With padding.
+// Encodes with padding.
 std::string EncodeBase64(std::string_view bytes);
-// Padding may be left out, but not be wrong. Nothing for any other character, white space included,
-// and for bits that no byte is made of: every text but one for the same bytes is refused, with or
-// without its padding.
+// Decodes with or without padding. Empty for wrong padding, for any other character including white
+// space, and for leftover bits that are not zero. Therefore only one text, with or without its
+// padding, decodes to given bytes.
 std::optional<std::string> DecodeBase64(std::string_view text);
 
 }  // namespace atl

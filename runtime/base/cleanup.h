@@ -1,5 +1,5 @@
-// Cleanup runs a function when it goes out of scope, unless released: the failure path, written
-// first.
+// Runs a function when it goes out of scope, unless released. The failure path can then be written
+// first:
 //
 //   auto undo = Cleanup([&] { rmdir(path); });
 //   ATOLL_TRY(Fill(path));

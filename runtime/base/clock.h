@@ -9,18 +9,19 @@ namespace atl {
 class Clock {
  public:
   virtual ~Clock() = default;
-  // Milliseconds since the Unix epoch: what users see and what is stored. May jump.
+  // Milliseconds since the Unix epoch, for users and storage. May jump.
   virtual int64_t UnixMillis() const = 0;
-  // Microseconds of CLOCK_BOOTTIME: for durations and deadlines. Never jumps, counts suspend.
+  // Microseconds of CLOCK_BOOTTIME, for durations and deadlines. Never jumps; counts while
+  // suspended.
   virtual int64_t BootMicros() const = 0;
 };
 
 // The system's clock; a static object without state.
 const Clock& SystemClock();
 
-// For those who need no other clock. Microseconds of CLOCK_MONOTONIC:
+// The system's times for code that needs no injected clock. Microseconds of CLOCK_MONOTONIC:
 int64_t MonotonicMicros();
-// Since the Unix epoch.
+// Time since the Unix epoch.
 int64_t UnixMillis();
 int64_t UnixMicros();
 

@@ -8,9 +8,10 @@
 namespace atl {
 
 Status ForbidCoreDumps() {
-  // The kernel ignores a limit of 0 where core_pattern is a pipe, and takes 1 as "no dump".
+  // If core_pattern is a pipe, the kernel ignores a limit of 0 but treats 1 as "no dump".
   ATOLL_TRY(LimitResource(RLIMIT_CORE, 1));
-  // Whoever changes its ids gets fs.suid_dumpable instead, which is 2 where systemd-coredump is.
+  // The kernel resets this flag to fs.suid_dumpable when ids change, and systemd-coredump sets that
+  // to 2.
   if (::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) return FailSys("prctl PR_SET_DUMPABLE");
   return {};
 }

@@ -1,13 +1,14 @@
-// No image of this process is written when it crashes: its memory holds secrets.
+// Prevents core dumps of processes whose memory holds secrets.
 #pragma once
 
 #include "runtime/base/result.h"
 
 namespace atl {
 
-// Neither a core file nor a program behind a pipe (core_pattern) gets the memory, and of the
-// others on the host only root may look into it (ptrace, /proc/PID/mem). Children inherit the
-// limit. A change of user or capabilities takes the second half back, so call it behind those.
+// After this call neither a core file nor a program behind a pipe (core_pattern) gets the memory of
+// this process, and only root may inspect it (ptrace, /proc/PID/mem). Children inherit only the
+// limit. A change of user or capabilities undoes the protection against inspection, so call it
+// after those.
 Status ForbidCoreDumps();
 
 }  // namespace atl

@@ -48,10 +48,10 @@ bool IsPastSandboxes(int fd) {
 }
 
 Error NoDescriptors(std::string_view what, int fd) {
-  const char* const kept = IsSpare(fd) ? "answering" : "what sandboxes that are there are asked";
+  const char* const kept = IsSpare(fd) ? "answering" : "commands of existing sandboxes";
   return Error(Code::kResourceExhausted,
                "no descriptor is left for " + std::string(what) + ": " + std::to_string(fd) +
-                   " are in use, and the rest is kept for " + kept +
+                   " are in use, and the rest is reserved for " + kept +
                    "; delete sandboxes, close streams, or raise the limit of open files "
                    "(LimitNOFILE)",
                EMFILE);

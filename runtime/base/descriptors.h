@@ -1,16 +1,16 @@
-// Who may have the last descriptors of this process. The kernel gives out the lowest free number,
-// so the number that somebody is given tells how many are open, and nothing has to be counted:
+// Reserves the last descriptors of this process. The kernel assigns the lowest free number, so the
+// number of a new descriptor tells how many are open; no counting is needed:
 //
-//   0 …            anything
-//   streams …      no further sandbox, and nothing that one keeps for as long as it lives
-//                  (IsPastSandboxes): creates do not starve the commands of those that are there
-//   spare …        what is open for a moment: a file, a message of the spawner, one short answer.
-//                  Who was given one of these and would keep it gives it back (IsSpare).
-//   soft limit …   accepting alone (AcceptReserved): whoever asks is told something, whatever
-//                  sandboxes and streams have taken
+//   0 …            any use
+//   streams …      nothing that a sandbox keeps for its lifetime (IsPastSandboxes), so that creates
+//                  do not starve the commands of existing sandboxes
+//   spare …        only for short use: a file, a message of the spawner, one short answer. Whoever
+//                  gets one for longer use must close it (IsSpare)
+//   soft limit …   only for accepting (AcceptReserved), so that every client gets an answer,
+//                  whatever sandboxes and streams use
 //   hard limit
 //
-// Thread rule: ReserveDescriptors before there are threads, the rest from any.
+// Thread rule: call ReserveDescriptors before there are threads; the rest from any thread.
 #pragma once
 
 #include <sys/resource.h>
@@ -23,27 +23,29 @@
 
 namespace atl {
 
-// Raises the soft limit of open files to the hard one, less the reserve: an eighth, at most 64. As
-// many below it are spare, and as many below these are for streams.
+// Raises the soft limit of open files to the hard limit minus the reserve: an eighth, at most 64.
+// An equal number below that is spare, and again an equal number below is for streams.
 Status ReserveDescriptors();
 
-// Number of descriptors that the daemon and each process beside it may need at once.
+// Descriptors that the daemon and each process beside it may need at once.
 inline constexpr rlim_t kEnoughDescriptors = 4096;
 
-// This process's hard limit of open files if it is lower than that, or 0.
+// Returns this process's hard limit of open files if it is lower than kEnoughDescriptors, otherwise
+// 0.
 rlim_t LowDescriptorLimit();
 
-// Whether `fd` is one of the last, which nobody keeps. Without ReserveDescriptors none is.
+// Returns true if `fd` is a spare one, which must not be kept. Always false without
+// ReserveDescriptors.
 bool IsSpare(int fd);
 
-// Whether `fd` is one that no sandbox keeps for as long as it lives. All that are spare are.
+// Returns true if `fd` must not be kept for the lifetime of a sandbox. Includes spare ones.
 bool IsPastSandboxes(int fd);
 
-// kResourceExhausted with EMFILE, for `what` that would have been given `fd` and kept it.
+// Returns kResourceExhausted with EMFILE: `what` was given `fd` and must not keep it.
 Error NoDescriptors(std::string_view what, int fd);
 
-// accept4(2), close-on-exec and non-blocking, with the reserve open to it: for when accept4 says
-// EMFILE. Invalid with errno when that is used up, too.
+// accept4(2), close-on-exec and nonblocking, with the reserved descriptors. Call if accept4 fails
+// with EMFILE. Invalid, with errno, if the reserve is used up too.
 UniqueFd AcceptReserved(int listener, sockaddr* peer, socklen_t* size);
 
 }  // namespace atl

@@ -1,5 +1,5 @@
-// Errors that say that a file system, or a quota on it, has no room: whatever asked for it may work
-// once somebody has made some.
+// Returns true for errors that mean that a file system, or a quota on it, is full. The operation
+// may succeed once space is freed.
 #pragma once
 
 #include <cerrno>

@@ -13,11 +13,11 @@ namespace atl {
 namespace {
 
 constexpr int kEventsPerTurn = 64;
-// Of the loop's own descriptors; no id of a watch is one of these.
+// Event data of the loop's own descriptors. No watch has these ids.
 constexpr uint64_t kWake = 0;
 constexpr uint64_t kAlarm = UINT64_MAX;
 constexpr int64_t kNever = INT64_MAX;
-// Ten years: longer ones are as good as that, and fit into nanoseconds.
+// Ten years. Longer delays are cut to this, which fits into nanoseconds.
 constexpr int64_t kLongestUs = int64_t{10} * 365 * 86400 * 1'000'000;
 
 int64_t MonotonicNanos() {
@@ -40,7 +40,7 @@ timespec TimeOf(int64_t ns) {
   return {ns / 1'000'000'000, ns % 1'000'000'000};
 }
 
-// None: not a child, or somebody else has waited for it.
+// Empty if the process is not a child or was reaped elsewhere.
 std::optional<int> WaitStatus(int pidfd) {
   siginfo_t info{};
   const int waited = ::waitid(P_PIDFD, static_cast<id_t>(pidfd), &info, WEXITED | WNOHANG);
@@ -68,7 +68,8 @@ Result<std::unique_ptr<EventLoop>> EventLoop::Create() {
 }
 
 EventLoop::~EventLoop() {
-  // Each of these may hold the last reference to what unregisters others as it goes, or posts.
+  // This is a loop, because each callback may hold the last reference to an object whose destructor
+  // unregisters others, or posts.
   while (!watches_.empty() || !timers_.empty() || !posted_.empty()) {
     Watches watches;
     std::unordered_map<Id, Callback> timers;
@@ -100,7 +101,7 @@ void EventLoop::Modify(Id id, uint32_t events) {
   epoll_event event{};
   event.events = events;
   event.data.u64 = id;
-  // The kernel knows the descriptor since Watch, and allocates nothing here.
+  // The kernel has known the descriptor since Watch, and allocates nothing here.
   ATOLL_CHECK(::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, found->second.fd, &event) == 0);
 }
 
@@ -108,13 +109,13 @@ void EventLoop::Unwatch(Id id) {
   auto node = watches_.extract(id);
   if (node.empty()) return;
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, node.mapped().fd, nullptr);
-  // It may be the one that is running.
+  // It may be the callback that is running.
   if (in_turn_) graveyard_.push_back(std::move(node));
 }
 
 Result<EventLoop::Id> EventLoop::OnExit(int pidfd,
                                         std::function<void(std::optional<int>)> callback) {
-  const Id id = next_id_;  // what Watch is about to give
+  const Id id = next_id_;  // the id that Watch will use
   return Watch(pidfd, EPOLLIN, [this, id, pidfd, callback = std::move(callback)](uint32_t) {
     Unwatch(id);
     callback(WaitStatus(pidfd));
@@ -133,10 +134,11 @@ EventLoop::Id EventLoop::After(int64_t delay_us, Callback callback) {
 }
 
 void EventLoop::Cancel(Id id) {
-  // Held until the maps are whole again: what it holds may cancel others as it goes.
+  // The callback is destroyed after the maps are consistent again, because its destructor may
+  // cancel others.
   const auto node = timers_.extract(id);
   if (node.empty() || due_.size() <= 2 * timers_.size() + 64) return;
-  // Of those that are set and cancelled far before their time, the heap would grow without end.
+  // Without this, timers that are set and cancelled long before they are due would fill the heap.
   std::erase_if(due_, [this](const Due& due) { return !timers_.contains(due.id); });
   std::make_heap(due_.begin(), due_.end());
 }
@@ -149,7 +151,8 @@ void EventLoop::DropStaleTimers() {
 }
 
 void EventLoop::RunTimers() {
-  const Id end = next_id_;  // what timers set is not of this turn, however short
+  // timers set by a callback wait for the next turn, however short their delay
+  const Id end = next_id_;
   for (DropStaleTimers(); !due_.empty() && due_.front().at_ns <= now_ns_ && due_.front().id < end;
        DropStaleTimers()) {
     const auto node = timers_.extract(due_.front().id);
@@ -189,19 +192,19 @@ void EventLoop::RunPosted() {
 
 // ---- turns
 
-// Sees to it that the first timer ends the wait. True: it is due already.
+// Makes the first timer end the wait. Returns true if it is already due.
 //
-// By a descriptor that is set only when a timer comes before all that were set, not by the wait's
-// own limit: with that, the processor's timer is programmed for every wait and given up after it,
-// and in a virtual machine each of the two leaves the machine. A request that takes its time limit
-// back is the common case; what was set for it wakes the loop once, for nothing.
+// Uses a timerfd that is set only if a timer is earlier than all that were set before, and not the
+// timeout of the wait. With a timeout the kernel would program the CPU's timer for every wait and
+// cancel it afterwards, and in a virtual machine both cause an exit. The common case is a request
+// that cancels its timeout; its alarm then wakes the loop once for nothing.
 bool EventLoop::SetAlarm() {
   DropStaleTimers();
   if (due_.empty() || due_.front().at_ns >= alarm_ns_) return false;
   const int64_t at_ns = due_.front().at_ns;
   if (at_ns <= MonotonicNanos()) return true;
   const itimerspec time = {.it_interval = {}, .it_value = TimeOf(at_ns)};
-  // It is ours, and the time is one: nothing is left to fail.
+  // The descriptor and the time are valid, so it cannot fail.
   ATOLL_CHECK(::timerfd_settime(alarm_.get(), TFD_TIMER_ABSTIME, &time, nullptr) == 0);
   alarm_ns_ = at_ns;
   return false;
@@ -209,13 +212,13 @@ bool EventLoop::SetAlarm() {
 
 void EventLoop::OnAlarm() {
   uint64_t times = 0;
-  // EAGAIN: set anew since it was told.
+  // EAGAIN: the timer was set again after the event.
   if (::read(alarm_.get(), &times, sizeof times) == sizeof times) alarm_ns_ = kNever;
 }
 
 int EventLoop::Wait(epoll_event* events, int64_t limit_us) {
   {
-    // Whoever posts after this sees that the loop sleeps, and wakes it.
+    // A thread that posts after this point sees that the loop sleeps, and wakes it.
     const std::lock_guard lock(mutex_);
     const bool busy = !posted_.empty() || quit_;
     if (busy) limit_us = 0;
@@ -253,7 +256,7 @@ void EventLoop::Turn(int64_t limit_us) {
   RunTimers();
   RunPosted();
   in_turn_ = false;
-  // Not in place: what dies may unwatch others.
+  // Moved out first, because destructors may unwatch others.
   const auto dead = std::exchange(graveyard_, {});
 }
 

@@ -1,13 +1,13 @@
-// The event loop of every program of ours that has one: descriptors, timers, work for later, ends
-// of processes.
+// The event loop of every program here: descriptors, timers, posted work, exits of processes.
 //
-// Every callback is called from Run or Turn, never from inside the call that registered it, and may
-// register, unregister and destroy anything, itself and its owner included: one that is
-// unregistered is not called again, whatever the present turn has already heard, and its function
-// object lives to the end of the turn. Turns are fair: each takes a bounded number of events, the
-// timers that are due, and what had been posted by then; what these add has to wait for the next.
+// Callbacks are called from Run or Turn, never from within the call that registered them. A
+// callback may register, unregister and destroy anything, including itself and its owner. An
+// unregistered callback is not called again, even for an event that the current turn has already
+// received, and its function object lives until the end of the turn. Turns are fair: each handles a
+// bounded number of events, the timers that are due, and the work posted so far. What these add
+// waits for the next turn.
 //
-// Thread rule: one thread, but Post and Quit are for all.
+// Thread rule: one thread; Post and Quit may be called from any thread.
 #pragma once
 
 #include <sys/epoll.h>
@@ -29,52 +29,53 @@ namespace atl {
 
 class EventLoop {
  public:
-  using Id = uint64_t;  // 0 is never valid, none is ever given twice
+  using Id = uint64_t;  // 0 is never valid; no id is used twice
   using FdCallback = std::function<void(uint32_t events)>;
   using Callback = std::function<void()>;
-  // Returns true while there is more to do.
+  // Returns true if there is more to do.
   using Step = std::function<bool()>;
 
   static Result<std::unique_ptr<EventLoop>> Create();
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
-  // What is registered and posted is destroyed uncalled; it may still unregister things then.
+  // Destroys registered and posted callbacks without calling them. Their destructors may still
+  // unregister.
   ~EventLoop();
 
-  // `events` are those of epoll_ctl(2): EPOLLIN, EPOLLOUT, EPOLLRDHUP; EPOLLERR and EPOLLHUP are
-  // told unasked. Level-triggered, unless EPOLLET is one of them. The fd is borrowed, is watched
-  // once at most, and is closed after Unwatch only.
+  // Watches `fd` for `events` of epoll_ctl(2): EPOLLIN, EPOLLOUT, EPOLLRDHUP. EPOLLERR and EPOLLHUP
+  // are always reported. Level-triggered unless EPOLLET is set. `fd` is borrowed, may be watched
+  // only once, and must stay open until Unwatch.
   Result<Id> Watch(int fd, uint32_t events, FdCallback callback);
-  // At once: what the present turn has heard of other events is not told. Costs no call if they are
-  // what they were.
+  // Takes effect at once: events of the current turn that are no longer wanted are not reported.
+  // Makes no system call if `events` are unchanged.
   void Modify(Id id, uint32_t events);
   void Unwatch(Id id);
 
-  // Calls once when the process has ended, and waits for it if it is a child of ours: its wait
-  // status as waitpid(2) gives it, none if somebody else waits for it. Unwatch gives it up. The
-  // pidfd is borrowed until then.
+  // Calls `callback` once when the process has exited. If it is a child of this process, it is
+  // reaped, and the callback gets its status in the form of waitpid(2); otherwise the status is
+  // empty. Unwatch cancels it. `pidfd` is borrowed until then.
   Result<Id> OnExit(int pidfd, std::function<void(std::optional<int> wait_status)> callback);
 
-  // Calls once, after at least `delay_us` of CLOCK_MONOTONIC; timers that are due at once are
-  // called in the order of their times, and equal ones as they were set.
+  // Calls `callback` once, after at least `delay_us` of CLOCK_MONOTONIC. Due timers are called in
+  // the order of their deadlines, equal ones in the order in which they were set.
   Id After(int64_t delay_us, Callback callback);
-  // A timer that has fired, or an unknown id, is ignored.
+  // Cancels a timer. Ignores unknown ids and timers that have fired.
   void Cancel(Id id);
 
-  // From any thread: calls once, at the end of the present turn if the loop is in one, and in
-  // order.
+  // Calls `callback` once. May be called from any thread. Callbacks run in order, at the end of the
+  // current turn if there is one.
   void Post(Callback callback);
-  // Calls `step` once a turn until it returns false. A step should take a few milliseconds at most:
-  // descriptors and timers are served between two steps.
+  // Calls `step` once in each turn until it returns false. A step should take a few milliseconds at
+  // most; descriptors and timers are served between steps.
   void Slice(Step step);
 
-  // Microseconds of CLOCK_MONOTONIC, read at the start of the turn.
+  // Microseconds of CLOCK_MONOTONIC at the start of the turn.
   int64_t now_us() const { return now_ns_ / 1000; }
 
-  // Until Quit, from any thread; one before Run is not lost.
+  // Runs turns until Quit, which may be called from any thread, even before Run.
   void Run();
   void Quit();
-  // Serves what is ready, after waiting for it at most `limit_us` (-1: for ever).
+  // Handles what is ready, after waiting for it at most `limit_us` (-1: without limit).
   void Turn(int64_t limit_us);
 
  private:
@@ -87,7 +88,7 @@ class EventLoop {
   struct Due {
     int64_t at_ns;
     Id id;
-    // The heap has the first in front.
+    // The heap has the earliest one in front.
     bool operator<(const Due& other) const {
       return std::pair(at_ns, id) > std::pair(other.at_ns, other.id);
     }
@@ -107,19 +108,19 @@ class EventLoop {
   const UniqueFd alarm_;  // a timerfd
   Id next_id_ = 1;
   Watches watches_;
-  // Unwatched in this turn: nodes, so that a function that runs stays where it is.
+  // Watches removed in this turn. Kept as nodes, so that a running function object does not move.
   std::vector<Watches::node_type> graveyard_;
   bool in_turn_ = false;
 
   std::unordered_map<Id, Callback> timers_;
-  std::vector<Due> due_;  // a heap; those without a timer were cancelled
+  std::vector<Due> due_;  // a heap; entries without a timer were cancelled
   int64_t now_ns_ = 0;
-  int64_t alarm_ns_ = 0;  // what alarm_ is set to; not later than any timer while the loop waits
+  int64_t alarm_ns_ = 0;  // when alarm_ fires; while the loop waits, not later than any timer
 
-  std::mutex mutex_;  // of posted_
+  std::mutex mutex_;  // protects posted_
   std::vector<Callback> posted_;
-  std::vector<Callback> running_;  // those of this turn; kept for its memory
-  // Whoever posts has to write to wake_.
+  std::vector<Callback> running_;  // callbacks of this turn; a member to reuse its memory
+  // True if Post has to write to wake_.
   std::atomic<bool> asleep_ = false;
   std::atomic<bool> quit_ = false;
 };

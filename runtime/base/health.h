@@ -1,5 +1,5 @@
-// What is wrong with this daemon right now, by subject. `GET /health` and the metrics show it;
-// whoever watches over a thing sets and clears its subject, and nobody keeps a second list.
+// The current problems of this daemon, by subject. `GET /health` and the metrics show them. Each
+// component sets and clears its own subject, and there is no second list.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -13,9 +13,9 @@ namespace atl {
 
 class Health {
  public:
-  // `trouble` says what is wrong and what to do, for people, without paths or secrets: anybody who
-  // reaches the port may read it. Empty: the subject is well again. Logged when it begins, changes
-  // and ends; saying the same again is free.
+  // Sets the problem of a subject; an empty text clears it. The text says what is wrong and what to
+  // do. It must not contain paths or secrets, because anybody who can reach the port may read it.
+  // Changes are logged; setting the same text again is free.
   void Set(std::string_view subject, std::string trouble);
   void Clear(std::string_view subject) { Set(subject, {}); }
 

@@ -7,8 +7,8 @@ namespace {
 
 using nlohmann::json;
 
-// Whether brackets, those in strings aside, nest deeper than `most`. The text need not be JSON.
-// One's own callback of the parser for each value takes three times as long.
+// Returns true if brackets outside of strings are nested deeper than `most`. The text need not be
+// JSON. A callback of the parser for each value would take three times as long.
 bool NestsDeeper(std::string_view text, size_t most) {
   size_t depth = 0;
   bool quoted = false;
@@ -45,11 +45,11 @@ Result<json> ParseJson(std::string_view text, size_t most_levels, size_t* at) {
   try {
     return json::parse(text);
   } catch (const json::parse_error& error) {
-    // Its own text repeats bytes of the input.
+    // The library's message repeats bytes of the input.
     where = error.byte == 0 ? 0 : error.byte - 1;
     return Fail(Code::kInvalidArgument, "not JSON at byte " + std::to_string(error.byte));
   } catch (const json::exception&) {
-    // And the number, however long.
+    // This message repeats the number, however long it is.
     return Fail(Code::kInvalidArgument, "a number is out of range");
   }
 }

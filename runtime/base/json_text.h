@@ -1,6 +1,6 @@
-// JSON as text. The library's parser and its writer are templates that cost a unit of the compiler
-// a second each, so they stand in one; and what is true of every stranger's text, that it may nest
-// without end, is asked there before a parser sees it.
+// Converts between JSON and text. The library's parser and writer are templates that cost a second
+// of compile time in each unit, so they are instantiated in one place. Untrusted text is checked
+// for nesting before the parser sees it.
 //
 // Thread rule: pure functions.
 #pragma once
@@ -14,25 +14,25 @@
 
 namespace atl {
 
-// Deeper is nothing of ours, and the library's writer recurses.
+// Deepest nesting. Nothing here nests deeper, and the library's writer recurses.
 inline constexpr size_t kMaxJsonLevels = 32;
-// Of policies and vaults.
+// Deepest nesting of policies and vaults.
 inline constexpr size_t kMaxRuleLevels = 16;
 
-// kInvalidArgument, without a byte of a text that may be secret: not JSON at which byte, a number
-// out of range, or brackets in more than `most_levels` levels. `at`, if there is one, is where,
-// from 0; 0 where that is not known.
+// Parses JSON. kInvalidArgument: not JSON (with the byte), a number out of range, or brackets
+// nested deeper than `most_levels`. The error repeats no byte of the text, which may be secret.
+// `at`, unless null, gets the offset of the error, or 0 if it is unknown.
 Result<nlohmann::json> ParseJson(std::string_view text, size_t most_levels = kMaxJsonLevels,
                                  size_t* at = nullptr);
-// Null if it is not JSON, or nests deeper than a thousand levels: for those who only ask what it
-// is.
+// Returns null if the text is not JSON, or nested deeper than a thousand levels. For callers that
+// only test what a text is.
 nlohmann::json JsonOrNull(std::string_view text);
 
-// On one line. What is not UTF-8 is replaced by U+FFFD.
+// Returns one line. Invalid UTF-8 is replaced by U+FFFD.
 std::string JsonText(const nlohmann::json& value);
-// On several, with nothing that could drive a terminal.
+// Returns indented lines, without anything that could control a terminal.
 std::string PrettyJson(const nlohmann::json& value);
-// As JsonText; not of its name, because a list in braces could be either.
+// Like JsonText. It has another name because a list in braces could be either type.
 std::string OrderedJsonText(const nlohmann::ordered_json& value);
 
 }  // namespace atl

@@ -1,4 +1,4 @@
-// Linux's version, for what no probe can tell. Thread rule: pure functions.
+// The version of Linux, for features that cannot be probed. Thread rule: pure functions.
 #pragma once
 
 #include <compare>
@@ -11,7 +11,7 @@ struct KernelVersion {
   auto operator<=>(const KernelVersion&) const = default;
 };
 
-// Of what uname(2) calls the release: "6.1.0-18-amd64". 0.0 if it is none.
+// Parses the release of uname(2), such as "6.1.0-18-amd64". Returns 0.0 if it is malformed.
 KernelVersion ParseKernelVersion(std::string_view release);
 KernelVersion RunningKernel();
 

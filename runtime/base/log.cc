@@ -23,7 +23,7 @@ namespace {
 char g_process[32] = "atoll";
 std::atomic<LogLevel> g_lowest = LogLevel::kInfo;
 std::atomic<bool> g_json = false;
-bool g_journal = false;  // standard error is the journal
+bool g_journal = false;  // stderr is the journal
 
 const char* LevelName(LogLevel level) {
   switch (level) {
@@ -54,15 +54,15 @@ const char* PriorityPrefix(LogLevel level) {
   return "<3>";
 }
 
-// A line is of the form that was in force when it began.
+// A line keeps the format that was set when it was started.
 bool IsJsonLine(std::string_view line) {
   if (line.starts_with('<')) line.remove_prefix(3);
   return line.starts_with('{');
 }
 
-// Writes the character that `text` begins with into `piece`, of at least 13 bytes, and takes it off
-// the front. JSON text is UTF-8; what is not becomes U+FFFD, and nothing is left that a terminal
-// or an editor would act on.
+// Removes the first character from `text` and writes its JSON form to `piece`, which has at least
+// 13 bytes. Invalid UTF-8 becomes U+FFFD, and characters that a terminal or editor would act on are
+// escaped.
 size_t EscapeJson(std::string_view* text, char* piece) {
   const char c = text->front();
   if (c >= ' ' && c <= '~') {
@@ -105,11 +105,11 @@ bool NeedsQuotes(std::string_view text) {
          });
 }
 
-// Where nobody else rotates our log it would grow without end: of a regular file the oldest part is
-// given back once it is this large.
+// Limit of a log that is a regular file. Nobody may rotate it, so the oldest part is removed when
+// it reaches this size.
 constexpr off_t kMaxLogFile = 8 << 20;
 constexpr off_t kKeptOfLog = 4 << 20;
-constexpr off_t kLogBlock = 1 << 20;  // whole blocks of any file system
+constexpr off_t kLogBlock = 1 << 20;  // a multiple of the block size of any file system
 std::atomic<int64_t> g_unchecked = 0;
 
 void BoundLogFile(ssize_t written) {
@@ -119,7 +119,7 @@ void BoundLogFile(ssize_t written) {
   if (::fstat(STDERR_FILENO, &info) != 0 || !S_ISREG(info.st_mode)) return;
   if (info.st_blocks * 512 <= kMaxLogFile) return;
   const off_t old = (info.st_size - kKeptOfLog) / kLogBlock * kLogBlock;
-  // A file system that cannot take out the front (tmpfs) leaves a hole in its place.
+  // File systems that cannot remove the front (tmpfs) get a hole instead.
   if (::fallocate(STDERR_FILENO, FALLOC_FL_COLLAPSE_RANGE, 0, old) != 0) {
     (void)::fallocate(STDERR_FILENO, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, old);
   }
@@ -151,7 +151,7 @@ std::string_view LogFormatName(LogFormat format) {
 }
 
 bool IsJournal(int fd) {
-  // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing of ours changes the environment.
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing here changes the environment.
   const char* const stream = std::getenv("JOURNAL_STREAM");
   struct stat info {};
   if (stream == nullptr || ::fstat(fd, &info) != 0) return false;
@@ -201,7 +201,7 @@ LogLine::~LogLine() {
   if (!enabled_) return;
   if (IsJsonLine({buffer_, size_})) buffer_[size_++] = '}';
   buffer_[size_++] = '\n';
-  // A full pipe or a closed stderr must not stop the daemon: the line is then lost.
+  // A full pipe or a closed stderr must not stop the daemon; the line is lost.
   const ssize_t n = ::write(STDERR_FILENO, buffer_, size_);
   BoundLogFile(n);
 }
@@ -228,18 +228,18 @@ void LogLine::AppendQuoted(std::string_view text) {
       size = EscapeText(text.front(), piece);
       text.remove_prefix(1);
     }
-    // Half an escape would take the closing quote with it.
+    // A partial escape would swallow the closing quote.
     if (sizeof buffer_ - 3 - size_ < size) break;
     Append({piece, size});
   }
-  // However much of the text there was room for: Append has left it for this.
+  // Append has left room for this quote, even if the text was cut.
   buffer_[size_++] = '"';
 }
 
 LogLine& LogLine::Add(std::string_view key, std::string_view value) {
   if (!enabled_) return *this;
   if (IsJsonLine({buffer_, size_})) {
-    // All of `,"key":""` or nothing.
+    // Adds `,"key":""` completely or not at all.
     if (sizeof buffer_ - 3 - size_ < key.size() + 6) return *this;
     Append(",\"");
     Append(key);

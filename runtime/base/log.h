@@ -1,10 +1,10 @@
-// One log line is one write(2) to stderr, in logfmt:
+// Log lines in logfmt. Each line is one write(2) to stderr:
 //
 //   2026-11-21T12:00:00.123Z info atolld: sandbox created sandbox=4f… took_us=1834
 //
-// Values with spaces, quotes, control bytes or non-ASCII are quoted and escaped, so that nothing a
-// stranger sends can forge a line. Lines are cut at 4 KiB. No allocation, no lock: usable between
-// clone and exec, and in every process of ours.
+// Values with spaces, quotes, control bytes or non-ASCII are quoted and escaped, so untrusted
+// values cannot forge a line. Lines are cut at 4 KiB. No allocation and no lock: usable between
+// clone and exec, and in every process.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@ namespace atl {
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
-// Sets the process name in the lines and the lowest level that is printed. Call before other
-// threads.
+// Sets the process name of the lines and the lowest level that is printed. Call before other
+// threads exist.
 void InitLog(std::string_view process, LogLevel lowest);
-// The lowest level from now on; any thread, any time.
+// Changes the lowest level. Any thread, any time.
 void SetLogLevel(LogLevel lowest);
-// "debug", "info", "warning", "error".
+// Accepts "debug", "info", "warning", "error".
 Result<LogLevel> ParseLogLevel(std::string_view text);
 
 // Builds a line and writes it when destroyed.
@@ -42,7 +42,7 @@ class LogLine {
   LogLine& Add(std::string_view key, uint32_t value) {
     return Add(key, static_cast<uint64_t>(value));
   }
-  // error="…" code=…
+  // Adds error="…" code=…
   LogLine& Add(const Error& error);
 
  private:

@@ -1,6 +1,6 @@
-// The forms of log lines. Where standard error is the systemd journal (JOURNAL_STREAM of
-// systemd.exec(5)) each line begins with its priority, "<4>" (sd-daemon(3)), and the text form
-// leaves out what the journal says itself: time and process.
+// The formats of log lines. If stderr is the systemd journal (JOURNAL_STREAM of systemd.exec(5)),
+// each line begins with its priority, "<4>" (sd-daemon(3)), and the text format omits time and
+// process, which the journal records itself.
 #pragma once
 
 #include <string_view>
@@ -10,18 +10,18 @@
 namespace atl {
 
 enum class LogFormat {
-  kText,  // log.h shows it
+  kText,  // the format in log.h
   // {"time": …, "level": …, "process": …, "msg": …, KEY: VALUE, …}
   kJson,
 };
 
-// From now on; any thread, any time.
+// Sets the format. Any thread, any time.
 void SetLogFormat(LogFormat format);
-// "text" or "json".
+// Accepts "text" or "json".
 Result<LogFormat> ParseLogFormat(std::string_view text);
 std::string_view LogFormatName(LogFormat format);
 
-// Whether the descriptor is the journal.
+// Returns true if the descriptor is the journal.
 bool IsJournal(int fd);
 
 }  // namespace atl

@@ -1,8 +1,8 @@
-// The daemon's event loop as the parts see it: descriptors, timers, and work that may block.
+// The daemon's event loop as its parts see it: descriptors, timers, and work that may block.
 //
-// One thread runs the loop; every callback is called on it, never from inside the call that
-// registered it. The parts that live on the loop need no locks and must not block. The daemon's is
-// http::PooledLoop, over event_loop.h; tests may bring their own.
+// One thread runs the loop and calls every callback, never from within the call that registered it.
+// Code on the loop needs no locks and must not block. The daemon uses http::PooledLoop, built on
+// event_loop.h; tests may use their own.
 #pragma once
 
 #include <sys/epoll.h>
@@ -22,26 +22,26 @@ class Loop {
 
   virtual ~Loop() = default;
 
-  // Calls `callback` whenever one of `events` (EPOLLIN, EPOLLOUT) holds for `fd`, or it is broken
-  // or hung up (level-triggered), until Unwatch. The fd is borrowed and must stay open until then.
-  // 0 if it cannot be watched (it is watched already).
+  // Calls `callback` whenever `fd` has one of `events` (EPOLLIN, EPOLLOUT), or an error or hang-up,
+  // until Unwatch. Level-triggered. `fd` is borrowed and must stay open until then. Returns 0 if
+  // `fd` cannot be watched, for example because it already is.
   virtual Id Watch(int fd, uint32_t events, FdCallback callback) = 0;
   Id WatchReadable(int fd, Callback callback) {
     return Watch(fd, EPOLLIN, [callback = std::move(callback)](uint32_t) { callback(); });
   }
-  // From now on those events.
+  // Replaces the watched events.
   virtual void Modify(Id id, uint32_t events) = 0;
   virtual void Unwatch(Id id) = 0;
 
   // Calls `callback` once, after at least `delay_us` of CLOCK_MONOTONIC.
   virtual Id After(int64_t delay_us, Callback callback) = 0;
-  // A timer that has fired, or an unknown id, is ignored.
+  // Cancels a timer. Ignores unknown ids and timers that have fired.
   virtual void Cancel(Id id) = 0;
 
-  // From any thread: runs `callback` on the loop.
+  // Calls `callback` on the loop. May be called from any thread.
   virtual void Post(Callback callback) = 0;
 
-  // Runs `work` on a pool thread (few: 2 to 4), then `done` on the loop. Neither may throw.
+  // Runs `work` on a pool thread (2 to 4 of them), then `done` on the loop. Neither may throw.
   virtual void RunBlocking(Callback work, Callback done) = 0;
 };
 

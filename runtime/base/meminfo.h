@@ -6,8 +6,8 @@
 
 namespace atl {
 
-// What `text`, the file or its beginning, says of `name` ("MemAvailable:"): "Name:   123 kB", in
-// bytes; 0 if it is not there. Any thread.
+// Returns the value of `name` (such as "MemAvailable:") in bytes, 0 if it is missing. `text`: the
+// file or its beginning, with lines "Name:   123 kB". Any thread.
 uint64_t MeminfoBytes(std::string_view text, std::string_view name);
 
 }  // namespace atl

@@ -11,7 +11,7 @@
 namespace atl {
 namespace {
 
-// Whole numbers as such: "1e+06" is as right, and nobody reads it.
+// Whole numbers are written as such: "1e+06" is valid, but hard to read.
 std::string NumberText(double value) {
   char digits[32];
   constexpr double kExact = 9007199254740992;  // 2^53

@@ -1,9 +1,10 @@
-// Metrics for operators: families of samples, each with a name, a help text, a type and a unit. One
+// Metrics for operators: families of samples, each with a name, a help text, a type and a unit. A
 // set is collected for each scrape or export. PrometheusText here, and OtlpMetrics in the daemon,
-// write it out.
+// format it.
 //
 // Names, units and labels follow Prometheus: seconds and bytes, counters end in "_total". The
-// values of a label come from a closed set, or whoever adds samples bounds their number.
+// values of a label must come from a closed set, or the code that adds samples must bound their
+// number.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +16,19 @@
 
 namespace atl {
 
-// How many values lie in each range. A plain object; any thread that owns it.
+// Counts of values by range. A plain object; any thread that owns it.
 struct Distribution {
   uint64_t count = 0;
   double sum = 0, min = 0, max = 0;
-  // One more than there are bounds: the last counts values above all of them. Empty while count is
-  // 0.
+  // One element more than there are bounds: the last counts values above all of them. Empty while
+  // count is 0.
   std::vector<uint64_t> buckets;
 
-  // `bounds` grow and are the same for each call. A value equal to a bound counts below it.
+  // Adds a value. `bounds` are ascending and must be the same for each call. A value equal to a
+  // bound counts below it.
   void Record(double value, std::span<const double> bounds);
-  // Adds the values of `other`, each multiplied by `scale`; its bounds are ours by that scale.
+  // Adds the values of `other`, each multiplied by `scale`. Its bounds times `scale` must be the
+  // bounds of this one.
   void Merge(const Distribution& other, double scale);
 };
 
@@ -34,20 +37,20 @@ using LabelValue = std::variant<std::string, int64_t, bool>;
 
 struct MetricSample {
   std::vector<std::pair<const char*, LabelValue>> labels;
-  double value = 0;           // of a counter or gauge
-  Distribution distribution;  // of a histogram
+  double value = 0;           // used by counters and gauges
+  Distribution distribution;  // used by histograms
 };
 
 struct MetricFamily {
   const char* name;
   const char* help;
   MetricType type;
-  const char* unit;  // UCUM, as OpenTelemetry wants it: "s", "By", "1", "ms"
+  const char* unit;  // UCUM, as OpenTelemetry requires: "s", "By", "1", "ms"
   std::vector<const char*> labels;
-  std::vector<double> bounds;  // of a histogram
+  std::vector<double> bounds;  // used by histograms
   std::vector<MetricSample> samples;
 
-  // `values`: of `labels`, in their order.
+  // `values` of the `labels`, in their order.
   template <typename Number>
   MetricFamily& Add(Number value, std::vector<LabelValue> values = {}) {
     return AddSample({.labels = Labelled(std::move(values)), .value = static_cast<double>(value)});
@@ -64,7 +67,7 @@ struct MetricFamily {
 
 class MetricSet {
  public:
-  // Begins a family. The reference is valid until the next one begins.
+  // Start a family. The reference is valid until the next one is started.
   MetricFamily& Counter(const char* name, const char* help, std::vector<const char*> labels = {});
   MetricFamily& Gauge(const char* name, const char* help, std::vector<const char*> labels = {});
   MetricFamily& Histogram(const char* name, const char* help, std::span<const double> bounds,
@@ -78,14 +81,14 @@ class MetricSet {
   std::vector<MetricFamily> families_;
 };
 
-// The text format, version 0.0.4.
+// Returns the Prometheus text format, version 0.0.4.
 std::string PrometheusText(const MetricSet& metrics);
 
-// Bounds for what takes from half a millisecond to ten seconds, in seconds.
+// Bounds for durations from half a millisecond to ten seconds, in seconds.
 inline constexpr double kSecondsBounds[] = {0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05,
                                             0.1,    0.2,   0.5,   1,     2.5,  5,    10};
 
-// The same for the steps of a build, from ten microseconds on.
+// Bounds for the steps of a build, from ten microseconds on, in seconds.
 inline constexpr double kStepBounds[] = {1e-5, 5e-5, 1e-4, 5e-4, 1e-3, 5e-3, 0.02, 0.1};
 
 }  // namespace atl

@@ -1,10 +1,10 @@
-// Puts descriptors on the numbers at which a program that is about to be executed expects them.
+// Moves descriptors to the numbers at which a program that is about to be executed expects them.
 //
-// A number may be the target of one move and the source of another, so everything is lifted above
-// all targets before anything is placed.
+// A number may be the target of one move and the source of another. Therefore all descriptors are
+// first lifted above all targets, and then placed.
 //
-// Thread rule: for a process with one thread, in general a child before it executes. Allocates
-// nothing.
+// Thread rule: for a process with one thread, usually a child before it executes. Does not
+// allocate.
 #pragma once
 
 #include <span>
@@ -16,17 +16,17 @@ namespace atl {
 
 struct DescriptorMove {
   int from = -1;
-  // The number that the program finds it at, open. kKeptAbove: it stays ours, close-on-exec, above
-  // all targets, and `from` is its number from then on.
+  // The number at which the program finds the descriptor. kKeptAbove: the descriptor stays private,
+  // close-on-exec, above all targets, and `from` becomes its number.
   int to = -1;
 };
 inline constexpr int kKeptAbove = -1;
 
-// Orders `moves` by their targets. Behind it every descriptor above 2 that is no target is
-// close-on-exec. An error leaves the table half changed: the process can only end.
+// Sorts `moves` by target. Afterwards every descriptor above 2 that is not a target is
+// close-on-exec. An error leaves the table half changed, and the process can only exit.
 Status MoveDescriptors(std::span<DescriptorMove> moves);
 
-// A duplicate, close-on-exec, numbered `least` or above.
+// Returns a duplicate, close-on-exec, numbered `least` or above.
 Result<UniqueFd> LiftDescriptor(int fd, int least);
 
 }  // namespace atl

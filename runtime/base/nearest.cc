@@ -5,7 +5,8 @@
 namespace atl {
 namespace {
 
-// Letters to change, insert or leave out, two neighbours to exchange: of `a` to get `b`.
+// Returns how many letters of `a` must be changed, inserted, removed or swapped with their
+// neighbour to get `b`.
 size_t EditDistance(const std::string& a, const std::string& b) {
   std::vector<std::vector<size_t>> rows(a.size() + 1, std::vector<size_t>(b.size() + 1));
   for (size_t i = 0; i <= a.size(); ++i) {
@@ -27,7 +28,7 @@ size_t EditDistance(const std::string& a, const std::string& b) {
 }  // namespace
 
 std::string Nearest(const std::string& given, const std::vector<std::string>& known) {
-  // Nothing that anybody types is longer, and the table grows with its square.
+  // Longest text that is compared. Nobody types longer words, and the table grows with the square.
   constexpr size_t kLongest = 128;
   if (given.size() > kLongest) return {};
   std::string nearest;

@@ -1,4 +1,4 @@
-// What somebody may have meant.
+// Suggestions for misspelt words.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace atl {
 
-// Of `known` the one that most likely was meant by `given`: it begins with it, or takes few changes
-// of letters. Empty if none is like it.
+// Returns the word of `known` that `given` was most likely meant to be: it has `given` as a prefix,
+// or differs in few letters. Empty if none is similar.
 std::string Nearest(const std::string& given, const std::vector<std::string>& known);
 
 }  // namespace atl

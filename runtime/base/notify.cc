@@ -16,7 +16,7 @@
 namespace atl {
 namespace {
 
-// 0 for what is no number.
+// Returns 0 if the variable is not a number.
 int64_t NumberIn(const char* variable) {
   // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing here changes the environment.
   const char* text = std::getenv(variable);
@@ -82,7 +82,7 @@ UniqueFd TakeStored(std::string_view name) {
 }
 
 std::string ReloadingState() {
-  // Not our clock type: systemd compares with CLOCK_MONOTONIC.
+  // systemd compares with CLOCK_MONOTONIC, which is not the clock of Clock.
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC, &now);
   return "RELOADING=1\nMONOTONIC_USEC=" +
@@ -90,7 +90,7 @@ std::string ReloadingState() {
 }
 
 int64_t WatchdogMicros() {
-  // Meant for another process, the variables were inherited.
+  // The variables were inherited, but are meant for another process.
   const int64_t pid = NumberIn("WATCHDOG_PID");
   if (pid != 0 && pid != ::getpid()) return 0;
   return NumberIn("WATCHDOG_USEC");

@@ -1,5 +1,5 @@
-// sd_notify(3) and sd_listen_fds(3) without the library: one datagram to $NOTIFY_SOCKET, and the
-// descriptors that systemd has kept for this start.
+// sd_notify(3) and sd_listen_fds(3) without the library: sends one datagram to $NOTIFY_SOCKET, and
+// takes the descriptors that systemd has stored.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,23 @@
 
 namespace atl {
 
-// "READY=1", "STOPPING=1". Without systemd, or if it does not listen: nothing.
+// Sends a state such as "READY=1" or "STOPPING=1". Does nothing without systemd, or if it does not
+// listen.
 void NotifySystemd(std::string_view state);
 
-// The same with a descriptor, which the unit's next start gets ("FDSTORE=1\nFDNAME=…"; at most
-// FileDescriptorStoreMax= of them; given up when the unit is stopped, and not started again).
+// Sends a state with a descriptor that the unit's next start gets back ("FDSTORE=1\nFDNAME=…").
+// systemd keeps at most FileDescriptorStoreMax= of them, and closes them when the unit is stopped
+// and not started again.
 void NotifySystemd(std::string_view state, int fd);
-// What was stored under that name; none if nothing was, or for another process.
+// Returns the descriptor that was stored under that name. Invalid if there is none, or if it is for
+// another process.
 UniqueFd TakeStored(std::string_view name);
 
-// What says that the configuration is being read again; READY=1 ends it.
+// Returns the state that announces a reload of the configuration. READY=1 ends it.
 std::string ReloadingState();
 
-// How often systemd wants "WATCHDOG=1" at the least (sd_watchdog_enabled(3)); 0: not at all.
+// Returns the interval in which systemd expects "WATCHDOG=1" (sd_watchdog_enabled(3)), 0 if it does
+// not.
 int64_t WatchdogMicros();
 
 }  // namespace atl

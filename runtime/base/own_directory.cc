@@ -9,9 +9,9 @@
 namespace atl {
 
 Result<UniqueFd> MakeOwnDirectory(int parent, const std::string& name, mode_t mode) {
-  // mkdir returns no descriptor, and until the directory is open whoever may write to the parent
-  // may rename another one into its place. Its mark is that it is ours and has mode 0: others may
-  // neither make such a directory in our name nor change one of ours into it.
+  // mkdir returns no descriptor. Until the directory is open, anybody who may write to the parent
+  // may rename another one into its place. The new one is recognised by its owner and its mode 0:
+  // others can neither create such a directory with our uid nor change one of ours into it.
   if (::mkdirat(parent, name.c_str(), 0) != 0) return FailSys("mkdir " + name);
   return OpenMadeDirectory(parent, name, mode);
 }
@@ -21,14 +21,13 @@ Result<UniqueFd> OpenMadeDirectory(int parent, const std::string& name, mode_t m
                sys::OpenBeneath(parent, name, O_PATH | O_DIRECTORY | O_NOFOLLOW));
   struct stat info;
   if (::fstat(made.get(), &info) != 0) return FailSys("fstat " + name);
-  // An id that does not exist changes nothing, and the call returns the one that is set.
+  // An id that does not exist changes nothing, and the call returns the current one.
   const auto us = static_cast<uid_t>(::setfsuid(static_cast<uid_t>(-1)));
   // The parent may pass its set-group-id bit on.
   if (info.st_uid != us || (info.st_mode & 07777 & ~static_cast<mode_t>(S_ISGID)) != 0) {
-    return Fail(Code::kFailedPrecondition,
-                "mkdir " + name + ": another directory came into its place");
+    return Fail(Code::kFailedPrecondition, "mkdir " + name + ": another directory took its place");
   }
-  // By name: fchmod of an O_PATH descriptor is only in Linux 6.6.
+  // Uses the name, because fchmod of an O_PATH descriptor needs Linux 6.6.
   const std::string link = sys::FdPath(made.get());
   if (::chmod(link.c_str(), mode) != 0) return FailSys("chmod " + name);
   return sys::OpenAt(made.get(), ".", O_RDONLY | O_DIRECTORY);

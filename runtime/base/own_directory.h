@@ -1,4 +1,4 @@
-// Directories that are made where others may rename things.
+// Creates directories in places where others may rename files.
 #pragma once
 
 #include <sys/types.h>
@@ -10,14 +10,14 @@
 
 namespace atl {
 
-// Makes directory `name` in `parent`, with just this mode, and opens it for reading: the directory
-// that was made, so that its owner may be changed, whoever else may write to `parent`. It belongs
-// to the calling thread's file identity. kFailedPrecondition: another directory came into its place
-// meanwhile, and nothing was done to that one. EEXIST: the name is taken.
+// Creates directory `name` in `parent` with exactly this mode and opens it for reading. The result
+// is certain to be the directory that was created, even if others may write to `parent`, so its
+// owner may be changed. It belongs to the calling thread's file system uid. kFailedPrecondition:
+// another directory took its place meanwhile, and was not touched. EEXIST: the name is taken.
 Result<UniqueFd> MakeOwnDirectory(int parent, const std::string& name, mode_t mode);
 
-// Its second half, apart for its test: opens directory `name` and gives it its mode, if it is the
-// one that was made.
+// The second half of MakeOwnDirectory, separate for tests: opens directory `name` and sets its
+// mode, if it is the one that was created.
 Result<UniqueFd> OpenMadeDirectory(int parent, const std::string& name, mode_t mode);
 
 }  // namespace atl

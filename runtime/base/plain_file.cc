@@ -14,16 +14,16 @@ Result<std::string> ReadPlainFileAt(int dirfd, const std::string& path, size_t l
                                     std::span<const uid_t> owners) {
   const auto refuse = [&path](const std::string& why) {
     return Fail(Code::kFailedPrecondition,
-                path + " " + why + ": remove it, or put a file of its own there");
+                path + " " + why + ": remove it, or put a regular file there");
   };
-  // O_NONBLOCK: a FIFO would be waited for in the open itself.
+  // O_NONBLOCK, because opening a FIFO would block.
   auto file = sys::OpenAt(dirfd, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
   if (!file && file.error().error_number() == ELOOP) return refuse("is a link");
   if (!file) return Fail(std::move(file).error());
   struct stat info {};
   if (::fstat(file->get(), &info) != 0) return FailSys("fstat " + path);
   if (!S_ISREG(info.st_mode)) return refuse("is not a regular file");
-  if (info.st_nlink > 1) return refuse("is another file's name, too");
+  if (info.st_nlink > 1) return refuse("has another name too");
   if (!owners.empty() && std::find(owners.begin(), owners.end(), info.st_uid) == owners.end()) {
     return refuse("belongs to uid " + std::to_string(info.st_uid));
   }

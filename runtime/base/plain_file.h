@@ -1,5 +1,5 @@
-// Files that root reads in a directory where somebody without its rights may put anything under any
-// name: a link to what only root may read, or a FIFO that nobody writes to.
+// Reads files as root in a directory where unprivileged users may put anything under any name, such
+// as a link to a file that only root may read, or a FIFO without a writer.
 #pragma once
 
 #include <sys/types.h>
@@ -11,9 +11,9 @@
 
 namespace atl {
 
-// The content of a regular file with one name, which belongs to one of `owners` (empty: to
-// anybody). A link in place of the name is not followed, and nothing is waited for.
-// kFailedPrecondition: it is something else; kResourceExhausted: longer than `limit`.
+// Returns the content of a regular file with exactly one name that belongs to one of `owners`
+// (empty: to anybody). A link is not followed, and the call does not block. kFailedPrecondition:
+// any other kind of file. kResourceExhausted: longer than `limit`.
 Result<std::string> ReadPlainFileAt(int dirfd, const std::string& path, size_t limit,
                                     std::span<const uid_t> owners);
 

@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::string_view kEnds = " \t\r\n'\"`:,;)]>";
 
-// Whether what follows the directory's name is a path below it, or nothing of a name.
+// Returns true if the directory's name ends here, or continues with a path below it.
 bool EndsHere(std::string_view rest) {
   return rest.empty() || rest.front() == '/' || kEnds.find(rest.front()) != std::string_view::npos;
 }

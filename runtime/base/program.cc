@@ -30,7 +30,7 @@ class Actions {
   posix_spawnattr_t attributes{};
 };
 
-// Borrowed; nothing changes the texts, whatever the type of posix_spawn(3) says.
+// The pointers are borrowed. posix_spawn(3) does not change the texts, whatever its types say.
 std::vector<char*> Pointers(const std::vector<std::string>& texts) {
   std::vector<char*> pointers;
   for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
@@ -58,7 +58,7 @@ Result<pid_t> Spawn(const SpawnedProgram& program) {
   sigemptyset(&none);
   sigfillset(&all);
   int error = ::posix_spawn_file_actions_addopen(&actions.files, 0, "/dev/null", O_RDONLY, 0);
-  // Ours may be on the number that is another's there.
+  // A descriptor may have a number that is the target of another one, so all are lifted first.
   int above = STDERR_FILENO + 1;
   for (const auto& [ours, theirs] : program.descriptors) above = std::max(above, theirs + 1);
   std::vector<UniqueFd> lifted;

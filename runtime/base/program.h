@@ -1,4 +1,4 @@
-// Programs of ours that run beside the one that starts them.
+// Starts programs of this project that run beside the caller.
 #pragma once
 
 #include <sys/types.h>
@@ -11,21 +11,21 @@
 
 namespace atl {
 
-// Where the program `name` is: beside the running one, as in a build folder, else where it is
-// installed. No setting is needed.
+// Finds the program `name`: beside the running one, as in a build folder, or where it is installed.
+// Needs no setting.
 Result<std::string> FindProgram(const std::string& name);
 
 struct SpawnedProgram {
   std::string path;
   std::vector<std::string> argv;
   std::vector<std::string> environment;
-  // What it finds open, by the number that it has there; standard input is /dev/null. Everything
-  // else that is open here has to be close-on-exec.
+  // Descriptors that the program gets, with the numbers that they have there. Standard input is
+  // /dev/null. All other open descriptors must be close-on-exec.
   std::vector<std::pair<int, int>> descriptors;
 };
 
-// Starts it in a session of its own (a terminal's Ctrl-C is not for it), with default signals, of
-// which none is blocked. Its end is the caller's to wait for.
+// Starts the program in a session of its own, so that a terminal's Ctrl-C does not reach it, with
+// default signal handlers and no signal blocked. The caller must wait for its exit.
 Result<pid_t> Spawn(const SpawnedProgram& program);
 
 }  // namespace atl

@@ -13,7 +13,7 @@
 namespace atl::quota {
 namespace {
 
-constexpr uint64_t kBlock = 1024;  // dqb_bhardlimit's unit, QIF_DQBLKSIZE
+constexpr uint64_t kBlock = 1024;  // unit of dqb_bhardlimit, QIF_DQBLKSIZE
 
 long Control(int fd, unsigned command, uint32_t project, void* argument) {
   return ::syscall(SYS_quotactl_fd, fd, QCMD(command, PRJQUOTA), project, argument);
@@ -22,8 +22,8 @@ long Control(int fd, unsigned command, uint32_t project, void* argument) {
 }  // namespace
 
 bool Enforced(int fd) {
-  // The one query that both file systems answer and nobody needs a privilege for. Q_GETINFO would
-  // tell that usage is counted, not whether limits hold (XFS: pqnoenforce).
+  // The only query that both file systems answer without a privilege. Q_GETINFO would tell that
+  // usage is counted, but not whether limits are enforced (XFS: pqnoenforce).
   fs_quota_statv state{};
   state.qs_version = FS_QSTATV_VERSION1;
   return Control(fd, Q_XGETQSTATV, 0, &state) == 0 && (state.qs_flags & FS_QUOTA_PDQ_ENFD) != 0;
@@ -31,15 +31,15 @@ bool Enforced(int fd) {
 
 std::string Remedy() {
   if (Control(-1, Q_XGETQSTATV, 0, nullptr) != 0 && errno == ENOSYS) {
-    return "this kernel has no quotas (CONFIG_QUOTACTL), so no store on it can have them";
+    return "this kernel has no quotas (CONFIG_QUOTACTL), so no store can have them";
   }
-  // XFS lists its quotas there if it was built with them. An XFS that is not loaded tells nothing.
+  // XFS shows this file if it was built with quotas. If XFS is not loaded, nothing can be told.
   if (::access("/proc/fs/xfs", F_OK) == 0 && ::access("/proc/fs/xfs/xqmstat", F_OK) != 0) {
     return "this kernel's XFS has no quotas (CONFIG_XFS_QUOTA), so 'atolld storage init' cannot "
            "help; the operator can mount an ext4 with the feature 'project' and the option "
            "'prjquota' as the store";
   }
-  return "the operator can run 'atolld storage init', which makes a store that has them";
+  return "the operator can run 'atolld storage init', which makes a store with project quotas";
 }
 
 Status SetProject(int directory, uint32_t project) {
@@ -63,9 +63,10 @@ Status SetLimit(int fd, uint32_t project, const Limit& limit) {
   if_dqblk block{};
   block.dqb_bhardlimit = limit.bytes / kBlock + (limit.bytes % kBlock != 0 ? 1 : 0);
   block.dqb_ihardlimit = limit.inodes;
-  // Soft limits too: one that somebody else has set on this id would hold after its time.
+  // Also resets soft limits, because one that another program has set on this id would be enforced
+  // after its grace time.
   block.dqb_valid = QIF_LIMITS;
-  // XFS takes the generic call too, and knows it by the same numbers.
+  // XFS accepts the generic call too, with the same numbers.
   if (Control(fd, Q_SETQUOTA, project, &block) != 0) {
     return FailSys("quotactl Q_SETQUOTA project " + std::to_string(project));
   }
@@ -75,7 +76,7 @@ Status SetLimit(int fd, uint32_t project, const Limit& limit) {
 Result<Usage> ReadUsage(int fd, uint32_t project) {
   if_dqblk block{};
   if (Control(fd, Q_GETQUOTA, project, &block) != 0) {
-    // XFS has no record of an id that nothing was ever charged to.
+    // XFS has no record of an id that was never charged.
     if (errno == ENOENT) return Usage{};
     return FailSys("quotactl Q_GETQUOTA project " + std::to_string(project));
   }

@@ -86,7 +86,8 @@ Error Error::Wrap(std::string_view context) && {
 
 Error SysError(std::string_view call, int number) {
   char buffer[128];
-  // The GNU strerror_r: returns the text, not always in the buffer. No locale, no static state.
+  // The GNU strerror_r returns the text, which is not always in the buffer. It uses no locale and
+  // no static state.
   const char* text = strerror_r(number, buffer, sizeof buffer);
   std::string message(call);
   message.append(": ").append(text);

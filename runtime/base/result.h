@@ -1,11 +1,11 @@
-// Errors are values: Result<T> holds a T or an Error, Status is a Result without a value.
+// Error values: Result<T> holds a T or an Error, Status is a Result without a value.
 //
-// An Error carries three things: a Code, which is what a caller can decide on; the errno, if a
-// system call failed; and a message for people, built from the inside out ("openat2 etc/passwd: No
-// such file or directory"), to which each layer may prepend what it was doing (Wrap). Functions
-// return errors, only the layer that gives up logs them, once.
+// An Error has a Code, on which callers decide; the errno, if a system call failed; and a message
+// for users. The message is built from the inside out ("openat2 etc/passwd: No such file or
+// directory"), and each layer may prepend what it was doing (Wrap). Functions return errors. Only
+// the layer that gives up logs them, once.
 //
-// Thread rule: values, no shared state. Nothing here throws (except std::bad_alloc from strings).
+// Thread rule: values, no shared state. Nothing here throws, except std::bad_alloc from strings.
 #pragma once
 
 #include <string>
@@ -15,21 +15,21 @@
 
 namespace atl {
 
-// What a caller can act on. The HTTP status is chosen from it in one place (runtime/api).
+// The cause of an error, on which callers can act. Only runtime/api maps it to an HTTP status.
 enum class Code {
-  kInvalidArgument,     // the request is wrong and will stay wrong
+  kInvalidArgument,     // the request is wrong, and repeating it will not help
   kNotFound,            // the named object does not exist
   kAlreadyExists,       // the name is taken
-  kFailedPrecondition,  // the object is not in a state that allows this
+  kFailedPrecondition,  // the object is in a state that does not allow this
   kResourceExhausted,   // a limit or the disk is full
   kPermissionDenied,    // refused by policy, ours or the kernel's
   kDeadlineExceeded,    // took longer than allowed
   kUnavailable,         // a peer is not there, or the host lacks a feature
   kUnimplemented,       // known, but not offered
-  kInternal,            // everything else: a bug or a broken host
+  kInternal,            // anything else: a bug or a broken host
 };
 
-// "invalid_argument", "not_found", …: for logs and tests.
+// Returns "invalid_argument", "not_found", …, for logs and tests.
 std::string_view CodeName(Code code);
 
 class [[nodiscard]] Error {
@@ -42,7 +42,7 @@ class [[nodiscard]] Error {
   int error_number() const { return errno_; }
   const std::string& message() const { return message_; }
 
-  // "context: message", code and errno kept.
+  // Returns the error with the message "context: message"; code and errno are kept.
   Error Wrap(std::string_view context) &&;
 
  private:
@@ -51,11 +51,11 @@ class [[nodiscard]] Error {
   std::string message_;
 };
 
-// The Error of a failed system call: "call: strerror(number)". `call` names the call and its
-// object, e.g. "openat2 etc/passwd". The Code follows from the number (ENOENT is kNotFound, ENOSPC
+// Makes the Error of a failed system call: "call: strerror(number)". `call` names the call and its
+// object, such as "openat2 etc/passwd". The number determines the Code (ENOENT is kNotFound, ENOSPC
 // is kResourceExhausted, …).
 Error SysError(std::string_view call, int number);
-// The same with the present errno.
+// Like the above, with the current errno.
 Error SysError(std::string_view call);
 
 template <typename T>
@@ -81,14 +81,15 @@ namespace internal {
 #define ATOLL_CONCAT_INNER(a, b) a##b
 #define ATOLL_CONCAT(a, b) ATOLL_CONCAT_INNER(a, b)
 
-// Returns the error of `expr` (a Status or Result) from the enclosing function, if it has one.
+// Returns the error of `expr` (a Status or Result) from the enclosing function, if there is one.
 #define ATOLL_TRY(expr)                                                     \
   do {                                                                      \
     auto atoll_status = (expr);                                             \
     if (!atoll_status) return ::atl::Fail(std::move(atoll_status).error()); \
   } while (false)
 
-// `decl` = the value of `expr`, or returns its error. ATOLL_ASSIGN(UniqueFd fd, sys::Open(path));
+// Assigns the value of `expr` to `decl`, or returns its error from the enclosing function:
+// ATOLL_ASSIGN(UniqueFd fd, sys::Open(path));
 #define ATOLL_ASSIGN(decl, expr) \
   ATOLL_ASSIGN_INNER(ATOLL_CONCAT(atoll_result_, __LINE__), decl, expr)
 #define ATOLL_ASSIGN_INNER(tmp, decl, expr)             \
@@ -96,6 +97,6 @@ namespace internal {
   if (!tmp) return ::atl::Fail(std::move(tmp).error()); \
   decl = std::move(*tmp)
 
-// A programming error, never bad input: aborts in every build type.
+// Aborts in every build type. For programming errors, never for bad input.
 #define ATOLL_CHECK(expr) \
   ((expr) ? static_cast<void>(0) : ::atl::internal::CheckFailed(__FILE__, __LINE__, #expr))

@@ -10,7 +10,7 @@ namespace atl {
 namespace {
 
 constexpr int64_t kDay = 86400;
-// The longest that a day may be away: February 29th over the year 2100.
+// The longest possible distance of a matching day: February 29th across the year 2100.
 constexpr int64_t kSearchedDays = 366 * 8 + 1;
 constexpr int64_t kMostSeconds = 366 * kDay;
 
@@ -23,7 +23,7 @@ constexpr Shorthand kShorthands[] = {{"@hourly", "0 * * * *"},   {"@daily", "0 0
                                      {"@monthly", "0 0 1 * *"},  {"@yearly", "0 0 1 1 *"},
                                      {"@annually", "0 0 1 1 *"}};
 
-// The names of a field's numbers, from its first one on: three letters each.
+// The names for the numbers of a field, from its first number on, three letters each.
 constexpr std::string_view kMonths = "janfebmaraprmayjunjulaugsepoctnovdec";
 constexpr std::string_view kWeekdays = "sunmontuewedthufrisat";
 
@@ -66,7 +66,7 @@ std::optional<uint32_t> Value(const FieldForm& form, std::string_view text) {
   return number && *number >= form.first && *number <= form.last ? number : std::nullopt;
 }
 
-// "a", "a-b", "*", each with "/step": the bits; nothing: not understood.
+// Parses "a", "a-b" or "*", each with an optional "/step", to bits. Empty if malformed.
 std::optional<uint64_t> Range(const FieldForm& form, std::string_view text) {
   const bool stepped = text.find('/') != std::string_view::npos;
   const std::string_view range = Cut(&text, '/');
@@ -90,7 +90,7 @@ Error NotOne(std::string_view text, const std::string& why) {
   return {Code::kInvalidArgument, "schedule '" + std::string(text.substr(0, 80)) + "': " + why};
 }
 
-// "1h30m"; 0: not understood, or not within bounds.
+// Parses "1h30m". Returns 0 if it is malformed or out of bounds.
 int64_t Seconds(std::string_view text) {
   int64_t seconds = 0;
   while (!text.empty()) {
@@ -121,7 +121,7 @@ Result<Schedule> Schedule::Parse(std::string_view text) {
     if (rest == known.name) rest = known.fields;
   }
   if (rest.starts_with('@')) {
-    return Fail(NotOne(text, "known are @every 30s, @hourly, @daily, @weekly, @monthly, @yearly"));
+    return Fail(NotOne(text, "use @every 30s, @hourly, @daily, @weekly, @monthly or @yearly"));
   }
   uint64_t* const bits[] = {&schedule.minutes_, &schedule.hours_, &schedule.days_,
                             &schedule.months_, &schedule.weekdays_};
@@ -129,7 +129,7 @@ Result<Schedule> Schedule::Parse(std::string_view text) {
     rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
     std::string_view field = Cut(&rest, ' ');
     if (field.empty()) {
-      return Fail(NotOne(text, "five fields are needed: minute, hour, day, month, weekday"));
+      return Fail(NotOne(text, "use five fields: minute, hour, day, month, weekday"));
     }
     if (i == 2) schedule.any_day_ = field.starts_with('*') || field == "?";
     if (i == 4) schedule.any_weekday_ = field.starts_with('*') || field == "?";
@@ -147,11 +147,11 @@ Result<Schedule> Schedule::Parse(std::string_view text) {
   if (rest.find_first_not_of(' ') != std::string_view::npos) {
     return Fail(NotOne(text, "there are more than five fields"));
   }
-  // Sunday has two numbers.
+  // Sunday is 0 and 7.
   schedule.weekdays_ |= schedule.weekdays_ >> 7 & 1;
   bool comes = false;
   for (int64_t day = 0; day < kSearchedDays && !comes; ++day) comes = schedule.HasDay(day);
-  if (!comes) return Fail(NotOne(text, "there is no such day"));
+  if (!comes) return Fail(NotOne(text, "no day ever matches"));
   return schedule;
 }
 
@@ -166,7 +166,7 @@ bool Schedule::HasDay(int64_t day) const {
 
 int64_t Schedule::After(int64_t unix_seconds) const {
   if (every_seconds_ > 0) return unix_seconds + every_seconds_;
-  const int64_t first = unix_seconds / 60 + 1;  // minutes
+  const int64_t first = unix_seconds / 60 + 1;  // unit: minutes
   for (int64_t day = first / 1440; day <= first / 1440 + kSearchedDays; ++day) {
     if (!HasDay(day)) continue;
     for (int64_t minute = std::max(first, day * 1440); minute < (day + 1) * 1440; ++minute) {
@@ -174,7 +174,7 @@ int64_t Schedule::After(int64_t unix_seconds) const {
       if ((hours_ >> of_day / 60 & 1) && (minutes_ >> of_day % 60 & 1)) return minute * 60;
     }
   }
-  return INT64_MAX;  // Parse has found a day within less
+  return INT64_MAX;  // not reached: Parse has found a day within this distance
 }
 
 }  // namespace atl

@@ -1,5 +1,5 @@
-// SHA-256 (FIPS 180-4) and HMAC with it (RFC 2104), from OpenSSL's libcrypto. A library of its own:
-// the static programs do without it.
+// SHA-256 (FIPS 180-4) and HMAC with it (RFC 2104), from OpenSSL's libcrypto. A separate library,
+// so that the static programs do not link libcrypto.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace atl {
 
-// 32 raw bytes.
+// Returns 32 raw bytes.
 std::string Sha256(std::string_view bytes);
 std::string HmacSha256(std::string_view key, std::string_view bytes);
 

@@ -8,7 +8,7 @@
 namespace atl {
 namespace {
 
-// -1: no number.
+// Returns -1 if the text is not a number.
 int DecimalOf(std::string_view text) {
   int number = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -25,7 +25,7 @@ int SignalNumber(std::string_view text) {
     const char* const known = ::sigabbrev_np(number);
     if (known != nullptr && ::strcasecmp(name.c_str(), known) == 0) return number;
   }
-  // systemd's images are stopped by SIGRTMIN+3.
+  // Images with systemd are stopped by SIGRTMIN+3.
   if (::strncasecmp(name.c_str(), "RTMIN", 5) != 0) return 0;
   const int beyond = name.size() == 5 ? 0 : name[5] == '+' ? DecimalOf(name.substr(6)) : -1;
   return beyond >= 0 && beyond <= SIGRTMAX - SIGRTMIN ? SIGRTMIN + beyond : 0;

@@ -1,5 +1,5 @@
-// Signals as execd tells them to its clients: in the words of Go, which upstream's execd is written
-// in ("signal: killed").
+// Names of signals as execd reports them to clients: in the words of Go, the language of upstream's
+// execd ("signal: killed").
 #pragma once
 
 #include <signal.h>
@@ -29,7 +29,7 @@ inline constexpr SignalWord kSignalWords[] = {
     {SIGSYS, "bad system call"},
 };
 
-// The number of "9", "KILL", "SIGKILL" or "RTMIN+3", in any case; 0: it is none.
+// Parses "9", "KILL", "SIGKILL" or "RTMIN+3", in any case. Returns 0 if it is not a signal.
 int SignalNumber(std::string_view text);
 
 }  // namespace atl

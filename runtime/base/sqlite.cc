@@ -14,11 +14,11 @@
 namespace atl::sqlite {
 namespace {
 
-// Text of a statement in an error: enough to recognise it.
+// Most characters of a statement in an error: enough to recognise it.
 constexpr size_t kMaxQuoted = 120;
 constexpr int64_t kPageSize = 4096;
-// By which a database grows, and to a multiple of which SQLite cuts it when it moves the log. A
-// step goes through the log: 0.2 ms.
+// The unit in which a database grows, and to a multiple of which SQLite truncates it when it moves
+// the log. A step passes through the log and takes 0.2 ms.
 constexpr int kStep = 256 << 10;
 
 Code CodeOf(int extended) {
@@ -51,7 +51,7 @@ Code CodeOf(int extended) {
   }
 }
 
-// SQLITE_FULL is ENOSPC of a write, about which SQLite keeps no number.
+// SQLITE_FULL stands for ENOSPC of a write, for which SQLite stores no errno.
 int NumberOf(sqlite3* db) {
   if ((sqlite3_extended_errcode(db) & 0xff) == SQLITE_FULL) return ENOSPC;
   return sqlite3_system_errno(db);
@@ -68,9 +68,8 @@ tl::unexpected<Error> FailSqlite(sqlite3* db, std::string_view sql) {
   return Fail(Error(Code::kResourceExhausted, error.message(), error.error_number()));
 }
 
-// Not by open(2) when it is there: closing any descriptor of it would take away the locks that
-// another connection of this process holds (fcntl(2)), and a foreign program could then remove the
-// log under us.
+// Does not open an existing file: closing any descriptor of it would release the locks that another
+// connection of this process holds (fcntl(2)), and a foreign program could then remove the log.
 Status CreateFile(const std::string& path) {
   const auto created = sys::Open(path, O_RDWR | O_CREAT | O_EXCL, 0600);
   if (created || created.error().code() == Code::kAlreadyExists) return {};
@@ -134,7 +133,7 @@ int64_t Stmt::ColumnInt(int column) const {
 }
 
 std::string Stmt::ColumnText(int column) const {
-  // column_blob before column_bytes: the order that forces no conversion in between.
+  // column_blob must come before column_bytes, to avoid a conversion in between.
   const void* data = sqlite3_column_blob(statement_.get(), column);
   const int size = sqlite3_column_bytes(statement_.get(), column);
   if (data == nullptr || size <= 0) return {};
@@ -152,17 +151,16 @@ void Stmt::Reset() {
 }
 
 void Db::Closer::operator()(sqlite3* db) const {
-  // With a limit the last connection would cut the log, and the next start could not have its room
-  // again on a full disk.
+  // Unless the limit is removed, the last connection would truncate the log, and on a full disk the
+  // next start could not allocate it again.
   sqlite3_exec(db, "PRAGMA journal_size_limit=-1", nullptr, nullptr, nullptr);
-  // v2: closes when the last statement is gone, whatever the order of destruction.
+  // v2 closes when the last statement is gone, whatever the order of destruction.
   sqlite3_close_v2(db);
 }
 
 Result<Db> Db::Open(const std::string& path, const Options& options) {
   const bool in_memory = path == ":memory:";
-  // SQLite would create the file and its log with 0644 & ~umask; the log takes the mode of the
-  // first.
+  // SQLite would create the file with 0644 & ~umask. The log gets the mode of the file.
   if (!in_memory) ATOLL_TRY(CreateFile(path));
   sqlite3* raw = nullptr;
   const int rc = sqlite3_open_v2(
@@ -185,11 +183,12 @@ Result<Db> Db::Open(const std::string& path, const Options& options) {
   ATOLL_TRY(db.Exec("PRAGMA wal_autocheckpoint=" + std::to_string(frames) +
                     "; PRAGMA journal_size_limit=" + std::to_string(options.log_bytes)));
   if (in_memory) return db;
-  // Reading makes the log.
+  // The first read creates the log.
   ATOLL_TRY(db.UserVersion());
   ATOLL_ASSIGN(db.log_, sys::Open(path + "-wal", O_RDWR | O_NOFOLLOW));
   db.log_bytes_ = options.log_bytes;
-  // A disk that is full now: the log may have its room from before, and KeepRoom tells.
+  // Ignored on a full disk: the log may still be allocated from before, and KeepRoom reports the
+  // problem.
   [[maybe_unused]] const Status allocated = db.AllocateLog();
   return db;
 }
@@ -209,11 +208,11 @@ Status Db::AllocateLog() {
   if (static_cast<uint64_t>(info.st_blocks) * 512 >= log_bytes_) return {};
   struct statvfs room {};
   if (::fstatvfs(log_.get(), &room) != 0) return FailSys("fstatvfs log of the database");
-  // What is there of too little would be taken all the same (ext4), and be of no use.
+  // If there is too little space, ext4 would still take it, to no use.
   if (uint64_t{room.f_bavail} * room.f_frsize < 2 * log_bytes_) {
     return Fail(SysError("too little room for the log of the database", ENOSPC));
   }
-  // A file system that cannot promise room keeps none.
+  // File systems that cannot allocate ahead are accepted.
   if (::fallocate(log_.get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(log_bytes_)) == 0 ||
       errno == EOPNOTSUPP) {
     return {};
@@ -240,10 +239,10 @@ Status Db::KeepRoom(int64_t bytes) {
   ATOLL_ASSIGN(const int64_t room, Room());
   if (room >= bytes) return {};
   ATOLL_TRY(AllocateLog());
-  // More, so that the next growth is far away: all of the room goes through the log.
+  // Rounded up, so that the next growth is far away: all of the room passes through the log.
   const int64_t wanted = bytes + bytes / 2;
-  // The file first, which has no effect when it fails; then the pages, whose way from the log into
-  // the file finds all of it allocated.
+  // First grows the file, which has no effect if it fails. Then the pages are written, and find
+  // their place in the file allocated when they are moved out of the log.
   ATOLL_ASSIGN(Stmt count, Prepare("PRAGMA page_count"));
   ATOLL_ASSIGN(const bool row, count.Step());
   const int64_t pages = row ? count.ColumnInt(0) : 0;
@@ -257,7 +256,7 @@ Status Db::KeepRoom(int64_t bytes) {
                       ENOSPC));
   }
   ATOLL_ASSIGN(Transaction transaction, Transaction::Begin(*this));
-  // Takes the free pages that there are, and then new ones; all of them are free afterwards.
+  // Uses up the free pages, then new ones. Afterwards all of them are free.
   ATOLL_TRY(Exec("CREATE TABLE room(bytes); INSERT INTO room VALUES(zeroblob(" +
                  std::to_string(wanted) + ")); DROP TABLE room"));
   return transaction.Commit();
@@ -330,7 +329,7 @@ Status Migrate(Db& db, std::span<const SchemaStep> steps) {
 }
 
 Result<Transaction> Transaction::Begin(Db& db) {
-  // IMMEDIATE takes the write lock now: a deferred one can fail with BUSY in the middle.
+  // IMMEDIATE takes the write lock now. A deferred transaction can fail with BUSY later.
   ATOLL_TRY(db.Exec("BEGIN IMMEDIATE"));
   return Transaction(db.db_.get());
 }
@@ -338,7 +337,8 @@ Result<Transaction> Transaction::Begin(Db& db) {
 Transaction::Transaction(Transaction&& other) noexcept : db_(std::exchange(other.db_, nullptr)) {}
 
 Transaction::~Transaction() {
-  // Fails only if SQLite has rolled back by itself (disk full, I/O error), which is what we want.
+  // Fails only if SQLite has already rolled back by itself (disk full, I/O error), which is the
+  // desired result.
   if (db_ != nullptr) sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr);
 }
 

@@ -1,23 +1,23 @@
-// SQLite as Results: a connection, a prepared statement, a transaction. Built as a library of its
-// own (sqlite_dep), so that the static programs never link it.
+// SQLite with Results: a connection, a prepared statement, a transaction. A separate library
+// (sqlite_dep), so that the static programs never link it.
 //
-// A full disk does not stop a database that was open before: its log is allocated ahead, up to
-// where it begins again, and KeepRoom has pages allocated in the file that nobody else can take.
-// Nothing of it is ever given back to the file system, where a sandbox that writes without end
-// would have it at once.
+// An open database keeps working on a full disk. Its log is allocated ahead up to the size at which
+// it starts over, and KeepRoom allocates free pages in the file that nobody else can take. None of
+// this is ever returned to the file system, where a sandbox that writes without end would take it
+// at once.
 //
-// A database belongs to this process alone while a connection is open (the VFS "unix-excl"): no
-// file of shared memory has to be made or to grow, and no foreign reader can keep the log from
-// beginning again. Another program gets "database is locked"; `sqlite3 'file:PATH?immutable=1'`
-// shows what has been moved out of the log.
+// While a connection is open, the database belongs to this process alone (the VFS "unix-excl").
+// Therefore no shared-memory file has to be created or grown, and no foreign reader can keep the
+// log from starting over. Other programs get "database is locked". `sqlite3
+// 'file:PATH?immutable=1'` shows what has been moved out of the log.
 //
-// Thread rule: a Db and everything made from it belong to one thread at a time; the owner may hand
-// all of it to a pool thread for the length of one job. Opened without SQLite's own mutexes.
+// Thread rule: a Db and everything made from it belong to one thread at a time. The owner may hand
+// all of it to a pool thread for one job. Opened without SQLite's own mutexes.
 //
-// Errors: SQLITE_CONSTRAINT is kAlreadyExists for unique and primary keys and kFailedPrecondition
-// otherwise; BUSY and LOCKED are kUnavailable; FULL is kResourceExhausted with ENOSPC; READONLY and
-// PERM are kPermissionDenied; CORRUPT, NOTADB and the rest are kInternal. The message holds the
-// file, the statement and SQLite's words.
+// Errors: SQLITE_CONSTRAINT is kAlreadyExists for unique and primary keys, otherwise
+// kFailedPrecondition; BUSY and LOCKED are kUnavailable; FULL is kResourceExhausted with ENOSPC;
+// READONLY and PERM are kPermissionDenied; CORRUPT, NOTADB and the rest are kInternal. The message
+// has the file, the statement and SQLite's message.
 #pragma once
 
 #include <cstdint>
@@ -35,30 +35,30 @@ struct sqlite3_stmt;
 
 namespace atl::sqlite {
 
-// One prepared statement. Parameters are numbered from 1, columns from 0, as SQLite does.
+// A prepared statement. Parameters are numbered from 1, columns from 0, as in SQLite.
 class Stmt {
  public:
   Stmt(Stmt&&) = default;
   Stmt& operator=(Stmt&&) = default;
 
-  // Values are copied. Binding a number that the statement does not have aborts: a bug, not input.
+  // Values are copied. Binding a number that the statement does not have is a bug and aborts.
   Stmt& Bind(int index, int64_t value);
   Stmt& Bind(int index, std::string_view text);
   Stmt& Bind(int index, const char* text) { return Bind(index, std::string_view(text)); }
   Stmt& BindBlob(int index, std::string_view bytes);
   Stmt& BindNull(int index);
 
-  // True: a row is there, read it with Column*. False: the statement is done.
+  // Returns true if there is a row, to be read with Column*, and false if the statement is done.
   Result<bool> Step();
-  // Step until done, then Reset: for statements whose rows do not matter. Keeps nothing bound.
+  // Steps until done, then resets and clears the bindings. For statements whose rows do not matter.
   Status Run();
 
   int64_t ColumnInt(int column) const;
-  // Text or blob; NULL is empty. Copied.
+  // Returns text or blob, copied. NULL becomes empty.
   std::string ColumnText(int column) const;
   bool ColumnIsNull(int column) const;
 
-  // Ready for the next use; bindings are cleared.
+  // Prepares for the next use and clears the bindings.
   void Reset();
 
  private:
@@ -71,12 +71,12 @@ class Stmt {
 };
 
 struct Options {
-  // The log is allocated up to this size when the database is opened, moved into the database by
-  // the write that fills three quarters of it, and cut back to it. More than any transaction but
-  // the largest takes.
+  // The log is allocated up to this size when the database is opened. The write that fills three
+  // quarters of it moves it into the database, and it is cut back to this size. Larger than almost
+  // any transaction.
   uint64_t log_bytes = 2 << 20;
   // true: FULL, a commit survives power loss (0.2 ms more). false: NORMAL, a commit survives the
-  // death of this process at any moment, and the file stays consistent in any case.
+  // death of this process at any moment. The file stays consistent in either case.
   bool durable = false;
   // How long a statement waits for another process's lock before kUnavailable.
   int busy_timeout_ms = 5000;
@@ -85,29 +85,30 @@ struct Options {
 class Db {
  public:
   // Opens or creates `path` (":memory:" for tests) with mode 0600: WAL, foreign keys on, defensive
-  // mode, no extension loading. A file that is not a database is kInternal.
+  // mode, no extension loading. kInternal: not a database.
   static Result<Db> Open(const std::string& path, const Options& options = {});
 
   Db(Db&&) = default;
   Db& operator=(Db&&) = default;
 
-  // One or more statements without parameters or results: schema, PRAGMA.
+  // Runs one or more statements without parameters or results: schema, PRAGMA.
   Status Exec(const std::string& sql);
-  // Exactly one statement.
+  // Prepares exactly one statement.
   Result<Stmt> Prepare(std::string_view sql);
 
-  // Free pages in the file, in bytes: what can still grow on a full disk.
+  // Returns the free pages in the file, in bytes: how much the content can still grow on a full
+  // disk.
   Result<int64_t> Room();
-  // Makes room for `bytes` if there is less. kResourceExhausted: the file system has none. Not
-  // within a transaction, and not while another connection moves the log. With enough of it, one
-  // look at a page that is in memory.
+  // Makes sure that the file has free pages for `bytes`. kResourceExhausted: the file system is
+  // full. Must not be called within a transaction, or while another connection moves the log. If
+  // there is enough room, it only looks at one cached page.
   Status KeepRoom(int64_t bytes);
 
-  // The whole database as the bytes of a file, as it stands now, its log included.
+  // Returns the whole current database, including its log, as the bytes of a file.
   Result<std::string> Serialize();
 
   int64_t LastInsertId() const;
-  // Rows changed by the last INSERT, UPDATE or DELETE.
+  // Number of rows changed by the last INSERT, UPDATE or DELETE.
   int64_t Changes() const;
 
   // PRAGMA user_version: the number of the schema.
@@ -122,23 +123,23 @@ class Db {
   explicit Db(sqlite3* db) : db_(db) {}
   Status AllocateLog();
 
-  // In this order: statements are finalised before their connection.
+  // The order matters: statements must be finalised before their connection.
   std::unique_ptr<sqlite3, Closer> db_;
   std::unique_ptr<sqlite3_stmt, Stmt::Finalizer> room_;
-  UniqueFd log_;  // the write-ahead log; SQLite locks nothing in it, which closing would unlock
+  UniqueFd log_;  // the write-ahead log; SQLite holds no locks on it that closing would release
   uint64_t log_bytes_ = 0;
 };
 
-// A change of a schema. What a release has shipped stays as it is.
+// A change of a schema. A step that a release has shipped must never be changed.
 using SchemaStep = Status (*)(Db& db);
 
-// Takes the steps that `db` lacks, in their order, each in one transaction with its number, which
-// is PRAGMA user_version. kFailedPrecondition: `db` has more steps than there are; a newer release
-// has written it, and nothing is changed.
+// Takes the steps that `db` lacks, in order. Each runs in one transaction with its number, which is
+// stored as PRAGMA user_version. kFailedPrecondition: a newer release has written `db`, which has
+// more steps than are known; nothing is changed.
 Status Migrate(Db& db, std::span<const SchemaStep> steps);
 
-// BEGIN IMMEDIATE … COMMIT; rolled back when it goes out of scope without Commit. The Db must
-// outlive it and stay where it is.
+// BEGIN IMMEDIATE … COMMIT. Rolled back when it goes out of scope without Commit. The Db must
+// outlive it and must not be moved.
 class [[nodiscard]] Transaction {
  public:
   static Result<Transaction> Begin(Db& db);
@@ -146,7 +147,7 @@ class [[nodiscard]] Transaction {
   Transaction& operator=(Transaction&&) = delete;
   ~Transaction();
 
-  // After an error the transaction is rolled back.
+  // If it fails, the transaction is rolled back.
   Status Commit();
 
  private:

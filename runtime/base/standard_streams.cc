@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kCannotStart = 127;
 
-// The lowest free number. A root without /dev/null has pipes all the same.
+// Opens the lowest free number. Without /dev/null, for example in a bare root, a pipe serves.
 int OpenNothing(int flags) {
   const int null = ::open("/dev/null", flags | O_NOCTTY);
   if (null >= 0) return null;
@@ -23,7 +23,8 @@ int OpenNothing(int flags) {
 void OpenStandardStreams() {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
     if (::fcntl(fd, F_GETFD) >= 0) continue;
-    // Output that nobody would ever see is no success: writing it fails, as it did while closed.
+    // Output that nobody can see must not look like a success, so writing to it fails, as it did
+    // while the descriptor was closed.
     if (OpenNothing(fd == STDERR_FILENO ? O_WRONLY : O_RDONLY) != fd) ::_exit(kCannotStart);
   }
 }

@@ -38,8 +38,8 @@ Result<UniqueFd> OpenAt2(int dirfd, const std::string& path, int flags, mode_t m
   for (int attempt = 0;; ++attempt) {
     const long fd = ::syscall(SYS_openat2, dirfd, path.c_str(), &how, sizeof how);
     if (fd >= 0) return UniqueFd(static_cast<int>(fd));
-    // EAGAIN: a rename raced with the walk of "..", openat2(2) asks to try again; a sandbox that
-    // renames in a loop must not hold us here.
+    // EAGAIN: a rename raced with the resolution of "..", and openat2(2) asks for a retry. The
+    // limit keeps a sandbox that renames in a loop from holding us here.
     if (errno == EINTR || (errno == EAGAIN && attempt < 16)) continue;
     return FailSys("openat2 " + path);
   }
@@ -110,7 +110,7 @@ Status WriteFileAt(int dirfd, const std::string& path, std::string_view bytes) {
   ATOLL_ASSIGN(const UniqueFd fd, OpenAt(dirfd, path, O_WRONLY));
   const ssize_t n = TEMP_FAILURE_RETRY(::write(fd.get(), bytes.data(), bytes.size()));
   if (n < 0) return FailSys("write '" + std::string(bytes) + "' to " + path);
-  // A file system that is full takes a part and says so only to the next call.
+  // A full file system writes a part, and reports the error only to the next call.
   if (static_cast<size_t>(n) != bytes.size()) return Fail(SysError("write to " + path, ENOSPC));
   return {};
 }
@@ -119,7 +119,7 @@ Status ReplaceFileAt(int dirfd, const std::string& name, std::string_view bytes,
   const std::string temporary = name + ".new";
   Cleanup remove([&] { ::unlinkat(dirfd, temporary.c_str(), 0); });
   {
-    // A new one for certain, not what somebody has put there.
+    // Removes any existing file, so that the new one is certainly created here.
     ::unlinkat(dirfd, temporary.c_str(), 0);
     ATOLL_ASSIGN(const UniqueFd fd, OpenAt(dirfd, temporary, O_WRONLY | O_CREAT | O_EXCL, mode));
     if (::fchmod(fd.get(), mode) != 0) return FailSys("fchmod " + temporary);
@@ -143,7 +143,7 @@ Status EnsureDirAt(int dirfd, const std::string& name, mode_t mode) {
 namespace {
 
 Status EachEntry(int dirfd, const std::function<bool(const dirent& entry)>& each) {
-  // A second open file description: the caller's offset stays where it is.
+  // Opened again, so that the caller's offset does not move.
   ATOLL_ASSIGN(UniqueFd fd, OpenAt(dirfd, ".", O_RDONLY | O_DIRECTORY));
   std::unique_ptr<DIR, DirCloser> dir(::fdopendir(fd.get()));
   if (!dir) return FailSys("fdopendir");
@@ -176,7 +176,7 @@ Result<std::vector<std::string>> ListSubdirectories(int dirfd) {
   std::vector<std::string> names;
   ATOLL_TRY(EachEntry(dirfd, [&](const dirent& entry) {
     struct stat info {};
-    // Not every file system tells what an entry is.
+    // Some file systems do not report the type of an entry.
     if (entry.d_type == DT_DIR ||
         (entry.d_type == DT_UNKNOWN &&
          ::fstatat(dirfd, entry.d_name, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
@@ -191,14 +191,14 @@ Result<std::vector<std::string>> ListSubdirectories(int dirfd) {
 Result<UniqueFd> SealedMemfd(const char* name, std::string_view bytes, bool executable) {
   const unsigned base = MFD_CLOEXEC | MFD_ALLOW_SEALING;
   int fd = ::memfd_create(name, base | (executable ? MFD_EXEC : MFD_NOEXEC_SEAL));
-  // Before 6.3 the flags are unknown and every memfd may be executed.
+  // Before 6.3 the flags are unknown, and every memfd is executable.
   if (fd < 0 && errno == EINVAL) fd = ::memfd_create(name, base);
   if (fd < 0) return FailSys("memfd_create");
   UniqueFd memfd(fd);
   ATOLL_TRY(WriteAll(memfd.get(), bytes));
   if (::lseek(memfd.get(), 0, SEEK_SET) != 0) return FailSys("lseek memfd");
-  // EBUSY: the kernel itself holds a page of it for a moment (migration, reclaim), and cannot tell
-  // that from somebody who may still write (memfd_wait_for_pins gives up after 150 ms).
+  // EBUSY: the kernel itself holds a page for a moment (migration, reclaim) and cannot tell this
+  // from a process that may still write (memfd_wait_for_pins gives up after 150 ms).
   constexpr int kSealAttempts = 50;
   constexpr int kSeals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
   for (int attempt = 1; ::fcntl(memfd.get(), F_ADD_SEALS, kSeals) != 0; ++attempt) {
@@ -224,7 +224,7 @@ Status PidfdSignal(int pidfd, int signal) {
 Result<uint64_t> ProcessStartTime(pid_t pid) {
   ATOLL_ASSIGN(const std::string stat,
                ReadFileAt(AT_FDCWD, "/proc/" + std::to_string(pid) + "/stat", 4096));
-  // The second field is the program's name in parentheses and may hold anything, ") 1 2" included.
+  // The second field is the program's name in parentheses and may contain anything, even ") 1 2".
   size_t at = stat.rfind(')');
   if (at == std::string::npos) return Fail(Code::kInternal, "/proc/PID/stat: no ')'");
   for (int field = 2; field < 22; ++field) {
@@ -250,9 +250,8 @@ Result<Pipe> MakePipe() {
 
 namespace {
 
-// The kernel tells ECONNRESET once, to whichever call comes first, when the other end has closed
-// with something of ours unread. A call that is repeated gets what the other end had sent, or
-// EPIPE.
+// The kernel reports ECONNRESET once, to whichever call comes first, if the other end has closed
+// with unread data of ours. A repeated call gets what the other end had sent, or EPIPE.
 template <typename Call>
 ssize_t PastReset(const Call& call) {
   const ssize_t n = TEMP_FAILURE_RETRY(call());
@@ -280,14 +279,14 @@ Status SendMessage(int socket, std::string_view bytes, std::span<const int> fds)
   }
   const ssize_t n = PastReset([&] { return ::sendmsg(socket, &header, MSG_NOSIGNAL); });
   if (n < 0) return FailSys("sendmsg");
-  // A stream that does not wait takes as much as it has room for: half a message is none.
+  // A nonblocking stream writes as much as it has room for. A partial message is an error.
   if (static_cast<size_t>(n) != bytes.size()) return Fail(SysError("sendmsg", EMSGSIZE));
   return {};
 }
 
 bool HasNoRoom(const Error& error) {
   const int number = error.error_number();
-  // The last: too many descriptors on their way through sockets.
+  // ETOOMANYREFS: too many descriptors are in flight in sockets.
   return number == EAGAIN || number == ENOBUFS || number == ENOMEM || number == ETOOMANYREFS;
 }
 
@@ -325,7 +324,8 @@ Result<Message> Receive(int socket, size_t size, size_t limit) {
 }  // namespace
 
 Result<Message> ReceiveMessage(int socket, size_t limit) {
-  // The size first: a buffer of `limit` bytes for every message would cost more than the message.
+  // The size is read first, because a buffer of `limit` bytes for every message would cost more
+  // than the message.
   const ssize_t size = PastReset([&] { return ::recv(socket, nullptr, 0, MSG_PEEK | MSG_TRUNC); });
   if (size < 0) return FailSys("recv");
   return Receive(socket, std::min(limit, static_cast<size_t>(size)), limit);

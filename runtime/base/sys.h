@@ -1,5 +1,7 @@
-// System calls as Results. Every descriptor is close-on-exec from birth. An `int dirfd` may be
-// AT_FDCWD. EINTR is retried where a retry is right. Thread rule: stateless.
+// System calls with Results. Every descriptor is close-on-exec from the start. An `int dirfd` may
+// be AT_FDCWD. EINTR is retried where that is right.
+//
+// Thread rule: stateless.
 #pragma once
 
 #include <fcntl.h>
@@ -18,56 +20,57 @@
 
 namespace atl::sys {
 
-// A path that leads to what the caller's descriptor `fd` is. Not below /proc/self/fd, which is
-// /proc/1/fd for execd: in a sandbox the entrypoint's streams cover that.
+// Returns a path to the file of the caller's descriptor `fd`. It does not use /proc/self/fd, which
+// is /proc/1/fd for execd: in a sandbox, the entrypoint's streams are mounted over that.
 inline std::string FdPath(int fd) {
   return "/proc/thread-self/fd/" + std::to_string(fd);
 }
 
 Result<UniqueFd> Open(const std::string& path, int flags, mode_t mode = 0);
 Result<UniqueFd> OpenAt(int dirfd, const std::string& path, int flags, mode_t mode = 0);
-// openat2 with RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS: symbolic links are followed, but as if
-// `root` were "/". For names that belong to a sandbox's own file system.
+// openat2 with RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS: follows symbolic links as if `root` were
+// "/". For names in a sandbox's own file system.
 Result<UniqueFd> OpenInRoot(int root, const std::string& path, int flags, mode_t mode = 0);
-// openat2 with RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV: no
-// link anywhere in the path, no way out of `root`. For mount targets and for our own state.
+// openat2 with RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV:
+// accepts no link anywhere in the path and no way out of `root`. For mount targets and our own
+// state.
 Result<UniqueFd> OpenBeneath(int root, const std::string& path, int flags, mode_t mode = 0);
 
-// openat2 with RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS: symbolic links are followed as long as they
-// stay beneath `root`, mounts are crossed; EXDEV says that it would have led out.
+// openat2 with RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS: follows symbolic links that stay beneath
+// `root`, and crosses mounts. EXDEV: the path leads out.
 Result<UniqueFd> OpenWithin(int root, const std::string& path, int flags, mode_t mode = 0);
 
-// Reads to the end of file; more than `limit` bytes is kResourceExhausted.
+// Reads to the end of file. kResourceExhausted: more than `limit` bytes.
 Result<std::string> ReadAll(int fd, size_t limit);
 Result<std::string> ReadFileAt(int dirfd, const std::string& path, size_t limit);
 Status WriteAll(int fd, std::string_view bytes);
-// Opens an existing file (no O_CREAT: kernel files) and writes in one write(2).
+// Opens an existing file (no O_CREAT: kernel files) and writes with one write(2).
 Status WriteFileAt(int dirfd, const std::string& path, std::string_view bytes);
 // Creates or replaces a file of ours: temporary name, write, fsync, rename.
 Status ReplaceFileAt(int dirfd, const std::string& name, std::string_view bytes, mode_t mode);
 
-// Creates one directory; an existing one is not an error.
+// Creates one directory. An existing one is not an error.
 Status EnsureDirAt(int dirfd, const std::string& name, mode_t mode);
-// Names in a directory without "." and "..", unsorted.
+// Returns the names in a directory without "." and "..", unsorted.
 Result<std::vector<std::string>> ListDir(int dirfd);
-// The same one by one, for directories that somebody else fills; ends early once `each` returns
+// Like ListDir, one name at a time, for directories that others fill. Stops when `each` returns
 // false.
 Status EachName(int dirfd, const std::function<bool(const char* name)>& each);
-// Of those the directories. No other is looked up: a cgroup has twenty files, and to look them up
-// takes longer than to remove the group.
+// Returns only the directories, without looking up other entries: a cgroup has twenty files, and
+// looking them up takes longer than removing the group.
 Result<std::vector<std::string>> ListSubdirectories(int dirfd);
-// Deletes `name` beneath dirfd with everything in it, and touches nothing beside it. Follows no
-// link, crosses no mount. Time is linear in the number of entries, whatever the shape; descriptors
-// and memory do not grow with the tree (tree_removal.h).
-// An absent name is not an error.
+// Deletes `name` in `dirfd` with everything in it, and nothing else. Follows no link, crosses no
+// mount. Time is linear in the number of entries, whatever the shape; descriptors and memory do not
+// grow with the tree (tree_removal.h). A missing name is not an error.
 Status RemoveTree(int dirfd, const std::string& name);
 
-// A memfd holding `bytes`, sealed against every change; executable if asked.
+// Returns a memfd with `bytes`, sealed against every change; executable if requested.
 Result<UniqueFd> SealedMemfd(const char* name, std::string_view bytes, bool executable);
 
 Result<UniqueFd> PidfdOpen(pid_t pid);
 Status PidfdSignal(int pidfd, int signal);
-// Field 22 of /proc/PID/stat, clock ticks since boot: with the pid it names a process for ever.
+// Returns field 22 of /proc/PID/stat, the start time in clock ticks since boot. Together with the
+// pid it identifies a process uniquely.
 Result<uint64_t> ProcessStartTime(pid_t pid);
 
 struct SocketPair {
@@ -80,25 +83,27 @@ struct Pipe {
 };
 Result<Pipe> MakePipe();
 
-// At most this many descriptors travel with one message.
+// Most descriptors of one message.
 inline constexpr size_t kMaxFdsPerMessage = 16;
-// One message on a SOCK_SEQPACKET socket, with descriptors. Blocking unless the socket is not.
+// Sends one message with descriptors on a SOCK_SEQPACKET socket. Blocks unless the socket is
+// nonblocking.
 Status SendMessage(int socket, std::string_view bytes, std::span<const int> fds = {});
-// Of an error of SendMessage on a socket that does not block: the same message may go later.
+// Returns true if SendMessage on a nonblocking socket failed only for now, and the message may be
+// sent later.
 bool HasNoRoom(const Error& error);
 struct Message {
   std::string bytes;  // empty: the peer has closed
   std::vector<UniqueFd> fds;
 };
-// A message longer than `limit`, or with more than kMaxFdsPerMessage descriptors, is an error and
-// is consumed. EAGAIN comes back as kUnavailable with error_number() EAGAIN.
+// Receives one message. A message longer than `limit`, or with more than kMaxFdsPerMessage
+// descriptors, is an error and is consumed. EAGAIN becomes kUnavailable with error_number() EAGAIN.
 Result<Message> ReceiveMessage(int socket, size_t limit);
 
-// What a stream has at once, at most `limit` bytes, and the descriptors that came with it.
-// Likewise.
+// Like ReceiveMessage, for a stream: receives at most `limit` bytes that are available, and the
+// descriptors that came with them.
 Result<Message> ReceivePiece(int socket, size_t limit);
 
-// From getrandom(2): never fails once the system is up.
+// Uses getrandom(2), which never fails once the system is up.
 std::string RandomBytes(size_t n);
 
 }  // namespace atl::sys

@@ -15,9 +15,9 @@
 namespace atl {
 namespace {
 
-// Descriptors that one removal holds at most. Trees of real images are a dozen levels deep.
+// Most descriptors of one removal. Trees of real images are a dozen levels deep.
 constexpr size_t kMaxOpen = 32;
-// readdir(3) would take 32 KiB for each level.
+// Buffer for entries. readdir(3) would use 32 KiB for each level.
 constexpr size_t kEntries = 4096;
 
 }  // namespace
@@ -32,7 +32,8 @@ Result<bool> TreeRemoval::Continue(int64_t until_us) {
 
 Status TreeRemoval::Step() {
   if (open_.empty()) {
-    // The last one: `name_` is a prefix of all others, and is to be seen until they are gone.
+    // The last name in order goes first: `name_` is a prefix of all others and must stay visible
+    // until they are gone.
     const std::string next = *left_.rbegin();
     left_.erase(next);
     if (::unlinkat(top_, next.c_str(), 0) == 0 || errno == ENOENT) return {};
@@ -41,10 +42,10 @@ Status TreeRemoval::Step() {
   }
   Level& level = open_.back();
   if (level.at == level.end) {
-    // Names go as they are read, so a directory of ten million needs no list of them. The kernel
-    // leaves open whether entries that were not there at the start are seen.
+    // Names are removed as they are read, so a directory with ten million entries needs no list.
+    // The kernel does not define whether entries added meanwhile are listed.
     const long n = ::syscall(SYS_getdents64, level.directory.get(), level.entries.get(), kEntries);
-    // ENOENT: somebody else has removed it.
+    // ENOENT: another process has removed it.
     if (n < 0 && errno != ENOENT) return FailSys("read directory " + level.name);
     if (n <= 0) return Leave();
     level.at = 0;
@@ -98,7 +99,7 @@ Status TreeRemoval::RemoveEntry(const dirent64& entry) {
   return Enter(directory, std::string(name));
 }
 
-// False: it stays where it is.
+// Returns false if the directory stays where it is.
 Result<bool> TreeRemoval::MoveUp(int directory, const char* name) {
   if (prefix_.empty()) {
     prefix_ = ".atoll-removal";
@@ -112,7 +113,7 @@ Result<bool> TreeRemoval::MoveUp(int directory, const char* name) {
     again_ = true;
     return true;
   }
-  // Through an overlay a directory of a lower layer cannot be moved. No layer is deeper than 256.
+  // A directory of a lower layer cannot be moved through an overlay. No layer is deeper than 256.
   if (errno == ENOENT || errno == EXDEV) return false;
   return Fail(SysError("rename " + std::string(name) + " to " + up));
 }

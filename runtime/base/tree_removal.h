@@ -1,9 +1,9 @@
-// The removal of a tree in pieces, so that whoever removes several can be fair between them.
+// Removes a tree in pieces, so that a caller that removes several can be fair between them.
 //
 // Follows no link and crosses no mount. Time is linear in the number of entries, whatever the
-// shape; descriptors, memory and path lengths do not grow with a hostile tree: a directory that
-// lies too deep to be kept open with all that are above it moves up to the root of the tree.
-// Nothing outside of the tree is touched, whoever moves parts of it about meanwhile.
+// shape. Descriptors, memory and path lengths do not grow with a hostile tree: a directory that is
+// too deep to be kept open with all of its parents is moved to the root of the tree. Nothing
+// outside of the tree is touched, even if others move parts of it meanwhile.
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -24,23 +24,23 @@ namespace atl {
 
 class TreeRemoval {
  public:
-  // Removes `name` in the directory `top`, which is borrowed and outlives this.
+  // Removes `name` in the directory `top`, which is borrowed and must outlive this object.
   TreeRemoval(int top, std::string name) : top_(top), name_(std::move(name)) {
     left_.insert(name_);
   }
 
-  // One more name in `top` that belongs to the same tree; `name` itself goes last.
+  // Adds a name in `top` that belongs to the same tree. `name` itself is removed last.
   void Add(std::string name) { left_.insert(std::move(name)); }
 
-  // Goes on until `until_us` (CLOCK_BOOTTIME), and by one entry at least. True: nothing is left,
-  // also if there was nothing.
+  // Continues until `until_us` (CLOCK_BOOTTIME), for at least one entry. Returns true if nothing is
+  // left, even if there was nothing.
   Result<bool> Continue(int64_t until_us);
 
  private:
   struct Level {
-    std::string name;  // in the level before, or in `top`
+    std::string name;  // its name in the level before, or in `top`
     UniqueFd directory;
-    std::unique_ptr<char[]> entries;  // what was read of it last
+    std::unique_ptr<char[]> entries;  // entries read last
     size_t at = 0, end = 0;
   };
 
@@ -52,11 +52,11 @@ class TreeRemoval {
 
   const int top_;
   const std::string name_;
-  std::set<std::string> left_;  // names in `top`; those that were added come before `name_` itself
-  std::vector<Level> open_;     // from `top` downwards
-  std::string prefix_;          // of names in the tree's root that nobody can guess
+  std::set<std::string> left_;  // names in `top`; added ones are removed before `name_` itself
+  std::vector<Level> open_;     // open levels, ordered from `top` downwards
+  std::string prefix_;          // prefix of unpredictable names in the tree's root
   uint64_t moved_ = 0;
-  bool again_ = false;  // the root has entries that its reading may have passed already
+  bool again_ = false;  // the root got entries that its listing may have passed already
 };
 
 }  // namespace atl

@@ -1,5 +1,5 @@
-// UniqueFd owns a file descriptor. A plain `int fd` parameter borrows, a UniqueFd by value takes
-// over.
+// Owns a file descriptor. By convention, an `int fd` parameter borrows, and a UniqueFd by value
+// takes ownership.
 #pragma once
 
 #include <unistd.h>
@@ -26,8 +26,8 @@ class [[nodiscard]] UniqueFd {
   explicit operator bool() const { return valid(); }
 
   [[nodiscard]] int release() { return std::exchange(fd_, -1); }
-  // close(2) is not retried on EINTR: Linux has freed the number by then, another thread may own
-  // it.
+  // close(2) is not retried on EINTR: Linux has already freed the number, and another thread may
+  // own it.
   void reset(int fd = -1) {
     if (fd_ >= 0) ::close(fd_);
     fd_ = fd;

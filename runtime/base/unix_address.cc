@@ -9,7 +9,7 @@ namespace atl {
 Result<sockaddr_un> UnixAddress(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  // A byte is left for the closing NUL.
+  // One byte is for the closing NUL.
   if (path.size() >= sizeof address.sun_path) {
     return Fail(Code::kInvalidArgument,
                 "'" + path + "' is too long for a socket: choose a shorter run_dir");

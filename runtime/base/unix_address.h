@@ -1,4 +1,4 @@
-// Names of Unix sockets in the file system.
+// Addresses of Unix sockets in the file system.
 #pragma once
 
 #include <sys/un.h>
@@ -9,8 +9,8 @@
 
 namespace atl {
 
-// The address to bind or connect to. kInvalidArgument: longer than the 107 bytes that unix(7) has
-// room for.
+// Returns the address to bind or connect to. kInvalidArgument: longer than the 107 bytes of
+// unix(7).
 Result<sockaddr_un> UnixAddress(const std::string& path);
 
 }  // namespace atl

@@ -1,5 +1,5 @@
-// A time as text, as RFC 3339 has it, in UTC: 2026-11-21T12:00:00.5Z. Not by gmtime_r and snprintf,
-// which together were a twentieth of a GET of a sandbox. Allocates nothing.
+// A time as RFC 3339 text in UTC: 2026-11-21T12:00:00.5Z. gmtime_r and snprintf are not used,
+// because they took a twentieth of the time of a GET of a sandbox. Does not allocate.
 //
 // Thread rule: pure functions.
 #pragma once
@@ -10,13 +10,13 @@
 
 namespace atl {
 
-// What is not of the years 0 to 9999 is shown as the first or the last second of these: a sandbox's
-// file may be of any year.
+// Times outside of the years 0 to 9999 become the first or last second of that range: a sandbox's
+// file may have any time.
 class UtcTime {
  public:
-  // `digits` of the fraction, 0 to 9; those of `nanoseconds` that are behind them are cut off.
+  // `digits` of the fraction, 0 to 9. Further digits of `nanoseconds` are cut off.
   UtcTime(int64_t unix_seconds, int64_t nanoseconds, size_t digits);
-  // As long as this is.
+  // Valid as long as this object.
   std::string_view text() const { return {text_, size_}; }
 
  private:

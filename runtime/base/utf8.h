@@ -1,4 +1,4 @@
-// UTF-8 as RFC 3629 section 4 has it: nothing overlong, no surrogate, nothing above U+10FFFF.
+// UTF-8 by RFC 3629 section 4: nothing overlong, no surrogates, nothing above U+10FFFF.
 #pragma once
 
 #include <cstddef>
@@ -9,13 +9,13 @@ namespace atl {
 
 struct Utf8Character {
   uint32_t code = 0;
-  size_t length = 0;  // in bytes; 0: there is none
+  size_t length = 0;  // bytes; 0: invalid
 };
 
-// The one that `text`, which is not empty, begins with.
+// Returns the first character of `text`, which must not be empty.
 Utf8Character FirstUtf8(std::string_view text);
 
-// Whether `text` is whole characters; the empty text is.
+// Returns true if `text` consists of whole characters. The empty text does.
 bool IsUtf8(std::string_view text);
 
 }  // namespace atl

@@ -13,7 +13,7 @@ void WipingFree(void* memory) {
   std::free(memory);
 }
 
-// realloc(3) would free the former place by itself.
+// realloc(3) itself would free the former block without overwriting it.
 void* WipingRealloc(void* memory, size_t size) {
   const size_t usable = memory == nullptr ? 0 : ::malloc_usable_size(memory);
   if (memory != nullptr && size != 0 && size <= usable && size >= usable / 2) return memory;

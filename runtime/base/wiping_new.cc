@@ -1,5 +1,5 @@
-// Replaces the allocation functions of C++ (runtime/base/wiping_memory.h). Linked into the programs
-// that hold secrets; an executable's own definitions also serve the shared libraries that it loads.
+// Replaces the allocation functions of C++ (runtime/base/wiping_memory.h). Linked into programs
+// that hold secrets. An executable's own definitions also serve the shared libraries that it loads.
 #include <cstdlib>
 #include <new>
 

@@ -37,13 +37,13 @@ using nlohmann::json;
 constexpr int kFormat = 1;
 constexpr size_t kMaxBackup = size_t{1} << 30;
 
-// Files beneath the state directory. The first two are databases; a configured key has no file. A
-// restore writes atoll.db last, so one that is cut off can be run again.
+// Files in the state directory. The first two are databases. A configured API key has no file. A
+// restore writes atoll.db last, so an interrupted one can be repeated.
 constexpr const char* kImages = "images/images.db";
 constexpr const char* kRecords = "atoll.db";
 constexpr const char* kKeys[] = {"api_key", "route_key"};
 
-// Whether this release can read the records of a state, which is brought to its schema.
+// Checks that this release can read the records of a state. Migrates it to the current schema.
 Status CheckRecords(const std::string& state) {
   const std::string path = state + "/" + kRecords;
   ATOLL_ASSIGN(const auto store, sandbox::Store::Open(path));
@@ -57,7 +57,7 @@ Status CheckRecords(const std::string& state) {
   return {};
 }
 
-// The directories of the store that a state names, relative to <data_dir>/store.
+// Returns the directories of the store that a state refers to, relative to <data_dir>/store.
 Result<std::vector<std::string>> DirectoriesOf(const std::string& state) {
   std::vector<std::string> paths;
   ATOLL_ASSIGN(images::Catalog catalog, images::Catalog::Open(state + "/" + kImages));
@@ -82,13 +82,14 @@ Status WriteFile(const std::string& path, const std::string& bytes) {
   return {};
 }
 
-// The files of a backup's text.
+// A parsed backup.
 struct Backup {
   std::string store;
-  std::vector<std::pair<std::string, std::string>> files;  // name, bytes; in kinds' order above
+  // name, bytes; in the order of the constants above
+  std::vector<std::pair<std::string, std::string>> files;
 };
 
-// Makes `trial` anew, root's own.
+// Writes the backup's files into a new directory `trial`, to which only root has access.
 Status Unpack(const Backup& backup, const std::string& trial) {
   ATOLL_TRY(sys::RemoveTree(AT_FDCWD, trial));
   ATOLL_TRY(sys::EnsureDirAt(AT_FDCWD, trial, 0700));
@@ -99,7 +100,7 @@ Status Unpack(const Backup& backup, const std::string& trial) {
 
 Result<Backup> ParseBackup(const std::string& text, const std::string& file) {
   const auto wrong = [&file](const std::string& what) {
-    return Fail(Code::kInvalidArgument, file + " is no backup of this atolld: " + what);
+    return Fail(Code::kInvalidArgument, file + " is not a backup of this atolld: " + what);
   };
   const json parsed = json::parse(text, nullptr, false);
   if (!parsed.is_object()) return wrong("not a JSON object");
@@ -108,7 +109,7 @@ Result<Backup> ParseBackup(const std::string& text, const std::string& file) {
     return wrong("its format is not " + std::to_string(kFormat));
   }
   const auto store = parsed.find("store"), files = parsed.find("files");
-  if (store == parsed.end() || !store->is_string()) return wrong("it names no store");
+  if (store == parsed.end() || !store->is_string()) return wrong("it has no store id");
   if (files == parsed.end() || !files->is_object()) return wrong("it has no files");
   Backup backup{store->get<std::string>(), {}};
   for (const char* name : {kKeys[0], kKeys[1], kImages, kRecords}) {
@@ -122,19 +123,19 @@ Result<Backup> ParseBackup(const std::string& text, const std::string& file) {
   return backup;
 }
 
-// `state` holds the backup's files by now, and nobody but root gets there.
+// `state` holds the backup's files at this point, readable only by root.
 Status CheckStore(const Config& config, const std::string& state, const std::string& store_id) {
   const std::string store = config.data_dir + "/store";
   const auto id = sys::ReadFileAt(AT_FDCWD, store + "/fs/" + spawner::kStoreIdFile, 64);
   if (!id) {
     return Fail(Code::kFailedPrecondition,
-                store + " is no store (" + id.error().message() +
-                    "): put back the copy of it that belongs to this backup, then restore again");
+                store + " is not a store (" + id.error().message() +
+                    "): restore the copy of the store that belongs to this backup, then try again");
   }
   if (*id != store_id) {
     return Fail(Code::kFailedPrecondition,
                 store + " is another store (" + *id + ") than that of the backup (" + store_id +
-                    "): put back the copy that belongs to it, then restore again");
+                    "): restore the copy of the store that belongs to the backup, then try again");
   }
   ATOLL_ASSIGN(const auto paths, DirectoriesOf(state));
   std::string missing;
@@ -146,13 +147,13 @@ Status CheckStore(const Config& config, const std::string& state, const std::str
   if (count == 0) return {};
   return Fail(Code::kFailedPrecondition,
               store + " lacks " + std::to_string(count) + " of the " +
-                  std::to_string(paths.size()) + " directories that the backup names (" + missing +
-                  (count > 10 ? ", …" : "") +
+                  std::to_string(paths.size()) + " directories that the backup refers to (" +
+                  missing + (count > 10 ? ", …" : "") +
                   "): copy the store after the backup of its state, not before");
 }
 
-// Layers that were made after the backup: nothing names them any more, and their numbers will be
-// given out again.
+// Discards layers that were made after the backup. No record refers to them, and their numbers will
+// be used again.
 Result<size_t> DiscardLaterLayers(const Config& config, const std::string& state) {
   const std::string store = config.data_dir + "/store";
   ATOLL_ASSIGN(const auto paths, DirectoriesOf(state));
@@ -163,7 +164,7 @@ Result<size_t> DiscardLaterLayers(const Config& config, const std::string& state
   for (const std::string& name : names) {
     if (known.contains("fs/layers/" + name)) continue;
     ATOLL_TRY(sys::EnsureDirAt(AT_FDCWD, store + "/trash", 0700));
-    // The spawner's janitor empties it.
+    // The spawner's janitor empties the trash.
     const std::string to = store + "/trash/restored-" + name;
     if (::rename((store + "/fs/layers/" + name).c_str(), to.c_str()) != 0) {
       return FailSys("rename layer " + name + " to " + to);
@@ -173,14 +174,14 @@ Result<size_t> DiscardLaterLayers(const Config& config, const std::string& state
   return discarded;
 }
 
-// Not even the log of a database that is gone: SQLite would play it into the one that is restored.
+// Also refuses the log of a missing database, because SQLite would apply it to the restored one.
 Status RefuseState(const std::string& state) {
   for (const char* name : {kRecords, kImages}) {
     for (const char* suffix : {"", "-wal"}) {
       if (::access((state + "/" + name + suffix).c_str(), F_OK) != 0) continue;
       return Fail(Code::kFailedPrecondition,
                   state +
-                      " has a state already, which the backup would replace; to keep it:\n  mv " +
+                      " already has a state, which the restore would replace; to keep it:\n  mv " +
                       state + " " + state + ".old");
     }
   }
@@ -231,10 +232,10 @@ Status RestoreBackup(const Config& config, const std::string& file) {
   ATOLL_TRY(CheckRecords(trial));
   ATOLL_TRY(CheckStore(config, trial, backup.store));
   ATOLL_ASSIGN(const size_t discarded, DiscardLaterLayers(config, trial));
-  // The checks have written to these databases and to logs beside them. What is restored is what
-  // the backup holds; the daemon brings it to its schema.
+  // Unpacked again, because the checks have written to the databases and their logs. The restored
+  // state is exactly that of the backup, and the daemon migrates it.
   ATOLL_TRY(Unpack(backup, trial));
-  // The directories are the daemon's user's: no link there may lead root elsewhere.
+  // The directories belong to the daemon's user, so links in them are not followed as root.
   constexpr int kDirectory = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
   ATOLL_ASSIGN(const UniqueFd top, sys::Open(state, kDirectory));
   ATOLL_ASSIGN(const UniqueFd images, sys::OpenAt(top.get(), "images", kDirectory));
@@ -253,7 +254,7 @@ Status RestoreBackup(const Config& config, const std::string& file) {
   }
   std::printf("restored %s; start atolld\n", state.c_str());
   if (discarded != 0) {
-    std::printf("%zu layers that were made after the backup are removed\n", discarded);
+    std::printf("removed %zu layers that were made after the backup\n", discarded);
   }
   return {};
 }

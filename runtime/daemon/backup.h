@@ -1,6 +1,6 @@
-// Backups of the daemon's state: records of volumes, snapshots, pools and templates, images' names
-// and configurations, and keys. The store, with the layers and volumes themselves, is copied beside
-// it by the operator's own means; a backup names what it needs of the store.
+// Backups of the daemon's state: the records of volumes, snapshots, pools and templates, the names
+// and configurations of images, and keys. The store, with the layers and volumes themselves, is not
+// included; the operator copies it by other means. A backup lists what it needs from the store.
 #pragma once
 
 #include <map>
@@ -11,20 +11,21 @@
 
 namespace atl::daemon {
 
-// Names beneath the state directory, and bytes. They hold secrets.
+// File names relative to the state directory, and their content, which includes secrets.
 using StateFiles = std::map<std::string, std::string>;
 
-// Copies the state of this process's daemon into memory, on the loop: nothing changes between one
-// database and the other. Some milliseconds for what 100,000 sandboxes leave behind.
+// Copies the state of this process's daemon into memory. Call on the loop, so that nothing changes
+// between the databases. Takes some milliseconds for the records of 100,000 sandboxes.
 Result<StateFiles> ReadState(const Config& config);
 
-// The text of a backup. `store_id` is the id of the store that the state belongs to. Any thread.
+// Returns the text of a backup. `store_id`: the id of the store that the state belongs to. Any
+// thread.
 std::string BackupText(const StateFiles& files, const std::string& store_id);
 
-// `atolld restore FILE`, as root: puts the state of a backup into a data directory that has none.
-// Says on standard output what it has done. kFailedPrecondition: a daemon or a spawner runs, there
-// is a state already, the store is another one, or it lacks a layer or a volume that the backup
-// names. Nothing has changed then.
+// `atolld restore FILE`, as root: writes the state of a backup into a data directory without state,
+// and reports on standard output. kFailedPrecondition, with nothing changed: a daemon or a spawner
+// runs, there is a state already, the store has another id, or it lacks a layer or volume that the
+// backup lists.
 Status RestoreBackup(const Config& config, const std::string& file);
 
 }  // namespace atl::daemon

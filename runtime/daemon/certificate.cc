@@ -21,7 +21,7 @@ Status CheckCertificate(const Config& config) {
   auto loaded = LoadCertificate(config);
   if (loaded) return {};
   if (loaded.error().error_number() != EACCES) return Fail(std::move(loaded).error());
-  LogLine(LogLevel::kWarning, "the certificate is not checked: this user cannot read it")
+  LogLine(LogLevel::kWarning, "cannot check the certificate, because this user cannot read it")
       .Add(loaded.error());
   return {};
 }
@@ -29,10 +29,10 @@ Status CheckCertificate(const Config& config) {
 void WarnIfUnreadable(const Config& config) {
   for (const std::string& path : {config.tls_cert, config.tls_key}) {
     if (path.empty() || sys::Open(path, O_RDONLY)) continue;
-    LogLine(
-        LogLevel::kWarning,
-        "the daemon's user cannot read a file of the certificate: a reload will not take a new "
-        "one (chgrp it to that user's group, chmod g+r, and let the group pass the directories)")
+    LogLine(LogLevel::kWarning,
+            "the daemon's user cannot read a file of the certificate, so a reload would keep the "
+            "old one; give that user's group read access (chgrp, chmod g+r), and execute access to "
+            "the directories")
         .Add("file", path);
   }
 }

@@ -1,4 +1,4 @@
-// The certificate that the configuration names.
+// Loads the certificate that the configuration names.
 #pragma once
 
 #include <memory>
@@ -9,14 +9,14 @@
 
 namespace atl::daemon {
 
-// Null if there is none. What is wrong with one that can be served goes to the log.
+// Returns null if none is configured. Warnings about a usable certificate are logged.
 Result<std::shared_ptr<const http::TlsContext>> LoadCertificate(const Config& config);
 
-// For --check-config, whose user need not be able to read the key: then it warns.
+// The check of --check-config. Its user may not be able to read the key; then it only warns.
 Status CheckCertificate(const Config& config);
 
-// Once privileges are dropped: a reload that cannot read the files again would go unnoticed until
-// the certificate expires.
+// Call after privileges are dropped: warns if a reload could not read the files again. Otherwise
+// that would go unnoticed until the certificate expires.
 void WarnIfUnreadable(const Config& config);
 
 }  // namespace atl::daemon

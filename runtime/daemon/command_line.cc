@@ -12,9 +12,9 @@ namespace atl::daemon {
 namespace {
 
 constexpr char kFooter[] =
-    "A setting comes from its default, then the file, then the environment (ATOLL_SECTION_NAME), "
-    "then flags;\n"
-    "the last one counts. 'atolld init-config' writes a file with every key explained.";
+    "A setting comes from its default, the file, the environment (ATOLL_SECTION_NAME) or a "
+    "flag;\nlater sources override earlier ones. 'atolld init-config' writes a file with every key "
+    "explained.";
 
 using FlagValues = std::vector<std::vector<std::string>>;
 
@@ -23,7 +23,7 @@ void AddKeys(CLI::App* app, FlagValues* values) {
   for (size_t i = 0; i < Keys().size(); ++i) {
     const Key& key = Keys()[i];
     CLI::Option* option = app->add_option(FlagOf(key), (*values)[i], key.help)->group(key.section);
-    // Of a flag that is given twice the last one counts, as wrappers expect.
+    // If a flag is given twice the last one counts, as wrapper scripts expect.
     const bool many = key.kind == Key::Kind::kList || key.kind == Key::Kind::kRows;
     if (!many) option->expected(1)->take_last();
   }
@@ -58,36 +58,37 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_cod
           ->capture_default_str()
           ->take_last();
   bool check = false;
-  app.add_flag("--check-config", check,
-               "print the configuration in force, without secrets, and what is wrong with it; "
-               "needs no root");
+  app.add_flag(
+      "--check-config", check,
+      "print the effective configuration, without secrets, and report problems; needs no root");
   bool insecure = false;
   app.add_flag("--insecure-no-api-key", insecure, "same as --server-insecure-no-api-key true");
   FlagValues values;
   AddKeys(&app, &values);
   CLI::App* init = app.add_subcommand("init-config", "write a configuration file with every key");
   init->add_option("path", line.example_path, "where to")->capture_default_str();
-  init->add_flag("--force", line.force, "replace what is there");
+  init->add_flag("--force", line.force, "replace an existing file");
   CLI::App* spawner = app.add_subcommand(
       "spawner", "become the spawner, with the same configuration (for its systemd unit)");
-  // Flags of the daemon may follow the name of what to do.
+  // Flags of the daemon may follow the subcommand.
   spawner->fallthrough();
   spawner->add_option("--cgroup", line.spawner_cgroup,
                       "cgroup that systemd has delegated, as a path in the v2 hierarchy");
   spawner->add_flag("--trial", line.spawner_trial,
-                    "only find out whether the installed one could take over, and end");
-  CLI::App* storage = app.add_subcommand("storage", "prepare where sandboxes are kept");
+                    "only check whether the installed program could take over, and exit");
+  CLI::App* storage = app.add_subcommand("storage", "prepare the storage of sandboxes");
   storage->require_subcommand(1);
   CLI::App* storage_init = storage->add_subcommand(
       "init", "make a store that enforces disk limits: an XFS image file in the data directory");
   storage->fallthrough();
   storage_init->fallthrough();
   storage_init->add_option("--size", line.store_size,
-                           "of the store (default: half of what is free)");
+                           "size of the store (default: half of the free space)");
   CLI::App* restore = app.add_subcommand(
-      "restore", "put the state of a backup ('atoll backup FILE') into an empty state directory");
+      "restore",
+      "restore the state of a backup ('atoll backup FILE') into an empty state directory");
   restore->fallthrough();
-  restore->add_option("FILE", line.backup, "that 'atoll backup' has written")->required();
+  restore->add_option("FILE", line.backup, "file that 'atoll backup' has written")->required();
   std::vector<std::string> data_dir;
   restore->add_option("--data-dir", data_dir, "same as --storage-data-dir")->expected(1);
   storage_init->add_option("--data-dir", data_dir, "same as --storage-data-dir")->expected(1);

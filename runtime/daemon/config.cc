@@ -15,7 +15,7 @@
 #include "runtime/sandbox/record/socket_path.h"
 #include "runtime/wire/swap.h"
 
-// Not the packaged library: that is built with exceptions.
+// The packaged library is not used, because it is built with exceptions.
 #define TOML_EXCEPTIONS 0
 #undef TOML_HEADER_ONLY
 #define TOML_HEADER_ONLY 1
@@ -60,7 +60,7 @@ Result<Values> ListOf(const toml::node& node) {
   return values;
 }
 
-// One row for each table, its fields joined by ':'.
+// Returns one value for each table, its fields joined by ':'.
 Result<Values> RowsOf(const toml::node& node, const Key& key) {
   std::string wanted = "must be an array of tables, each with the strings";
   for (const char* field : key.fields) wanted.append(" ").append(field);
@@ -84,7 +84,7 @@ Result<Values> RowsOf(const toml::node& node, const Key& key) {
   return rows;
 }
 
-// The values of a node as text, if it is of the key's kind.
+// Returns the values of a node as text. Fails if it is not of the key's kind.
 Result<Values> ValuesOf(const toml::node& node, const Key& key) {
   switch (key.kind) {
     case Key::Kind::kText: {
@@ -120,7 +120,7 @@ bool IsSection(const std::string& name) {
   });
 }
 
-// `section` is the table's own name, empty for the whole file's.
+// `section`: the name of the table; empty for the top level.
 Status ReadTable(const std::string& file, const std::string& section, const toml::table& table,
                  Loaded* loaded) {
   for (const auto& [name, node] : table) {
@@ -150,19 +150,20 @@ bool HasSecret(const Config& config) {
   });
 }
 
-// Whoever may write it decides what a process that starts as root does.
+// Whoever may write the file controls a process that starts as root.
 Status CheckOwner(const std::string& path, const struct stat& info) {
-  if (!S_ISREG(info.st_mode)) return {};  // /dev/null
+  if (!S_ISREG(info.st_mode)) return {};  // such as /dev/null
   if ((info.st_uid == 0 || info.st_uid == ::geteuid()) && (info.st_mode & 0022) == 0) return {};
-  return Fail(Code::kFailedPrecondition, path + " can be changed by others than root: chown root " +
-                                             path + " && chmod go-w " + path);
+  return Fail(Code::kFailedPrecondition,
+              path + " can be changed by users other than root: chown root " + path +
+                  " && chmod go-w " + path);
 }
 
 Result<Loaded> LoadFile(const std::string& path, bool must_exist) {
   auto text = sys::Open(path, O_RDONLY);
   if (!text) {
     if (!must_exist && text.error().code() == Code::kNotFound) return Loaded();
-    // At a reload the daemon is its own user.
+    // The daemon runs as its own user during a reload.
     const bool denied = text.error().error_number() == EACCES;
     return Fail(std::move(text).error().Wrap(
         denied ? "read the configuration (it must be readable by the group of runtime.user: chgrp "
@@ -177,12 +178,13 @@ Result<Loaded> LoadFile(const std::string& path, bool must_exist) {
   ATOLL_ASSIGN(Loaded loaded, ParseConfig(bytes, path));
   if (S_ISREG(info.st_mode) && (info.st_mode & 0004) != 0 && HasSecret(loaded.config)) {
     loaded.warnings.push_back(
-        path + " holds a key, and every user of this host can read it: " + "chmod o-r " + path);
+        path + " holds an API key, and every user of this host can read it: " + "chmod o-r " +
+        path);
   }
   return loaded;
 }
 
-// The value of a variable, if it is there.
+// Returns the value of a variable, null if it is not set.
 const char* Variable(const Values& environment, const std::string& name) {
   for (const std::string& entry : environment) {
     if (entry.size() > name.size() && entry.starts_with(name) && entry[name.size()] == '=') {
@@ -208,7 +210,7 @@ Status Set(const Key& key, const Values& values, const std::string& where, Confi
   return Fail(Code::kInvalidArgument, where + " " + set.error().message());
 }
 
-// Variables that look like ours and are none: most likely misspelt.
+// Warns about variables with Atoll's prefix that do not exist; they are probably misspelt.
 void WarnOfUnknownVariables(const Values& environment, Values* warnings) {
   for (const std::string& entry : environment) {
     const std::string name = entry.substr(0, entry.find('='));
@@ -292,8 +294,8 @@ Result<Loaded> LoadConfig(const Sources& sources) {
   if (config.api_key.empty() && loaded.no_key_allowed) config.insecure_no_api_key = true;
   if (config.api_key.empty() && loaded.no_key_wanted && !config.insecure_no_api_key) {
     return Fail(Code::kInvalidArgument,
-                "OPENSANDBOX_SERVER_API_KEY is empty: serving without a key has to be asked for "
-                "with OPENSANDBOX_INSECURE_SERVER=YES; unset the variable to have a key made");
+                "OPENSANDBOX_SERVER_API_KEY is empty: to serve without an API key, set "
+                "OPENSANDBOX_INSECURE_SERVER=YES; to have a key generated, unset the variable");
   }
   ATOLL_TRY(CheckConfig(config));
   return loaded;
@@ -307,8 +309,8 @@ Status CheckGateway(const Config& config) {
   if (!config.gateway) {
     if (!has_address && !has_route) return {};
     return Fail(Code::kInvalidArgument,
-                "ingress.gateway says how a gateway is reached, and ingress.mode is direct: set it "
-                "to gateway, or take ingress.gateway away");
+                "ingress.gateway is set, but ingress.mode is direct: set ingress.mode to gateway, "
+                "or remove ingress.gateway");
   }
   if (!has_address || !has_route) {
     return Fail(Code::kInvalidArgument,
@@ -316,17 +318,18 @@ Status CheckGateway(const Config& config) {
                 "ingress.gateway.route.mode");
   }
   if (config.gateway_address.starts_with("*.") != (config.gateway_route == "wildcard")) {
-    return Fail(Code::kInvalidArgument,
-                "ingress.gateway.address '" + config.gateway_address +
-                    "' does not fit the route mode " + config.gateway_route +
-                    ": wildcard, and only wildcard, has an address such as *.example.org");
+    return Fail(Code::kInvalidArgument, "ingress.gateway.address '" + config.gateway_address +
+                                            "' does not fit the route mode " +
+                                            config.gateway_route +
+                                            ": an address such as *.example.org is for the route "
+                                            "mode wildcard, and required there");
   }
   return {};
 }
 
 }  // namespace
 
-// The spawner checks it again, as root.
+// The spawner checks this again, as root.
 static Status CheckAllowedHostPaths(const Config& config) {
   const auto resolve = [](const std::string& path) {
     std::error_code failed;
@@ -345,7 +348,7 @@ static Status CheckAllowedHostPaths(const Config& config) {
       return Fail(Code::kInvalidArgument,
                   "storage.allowed_host_paths '" + allowed +
                       (within(path, ours) ? "' lies in " : "' holds ") + key + " '" + own +
-                      "', which no sandbox may see: allow directories beside it");
+                      "', which no sandbox may see: allow other directories instead");
     }
   }
   return {};
@@ -355,29 +358,29 @@ Status CheckConfig(const Config& config) {
   ATOLL_TRY(CheckAllowedHostPaths(config));
   if (config.run_dir.size() + std::string_view("/sandboxes").size() >
       sandbox::kMaxSocketDirectory) {
-    return Fail(Code::kInvalidArgument,
-                "runtime.run_dir '" + config.run_dir +
-                    "' is too long for the names of sockets in it: at most " +
-                    std::to_string(sandbox::kMaxSocketDirectory - 10) + " characters");
+    return Fail(Code::kInvalidArgument, "runtime.run_dir '" + config.run_dir +
+                                            "' is too long for the socket names in it: at most " +
+                                            std::to_string(sandbox::kMaxSocketDirectory - 10) +
+                                            " characters");
   }
   if (config.swap_bytes != 0 && !wire::IsSwapSize(config.swap_bytes)) {
     return Fail(Code::kInvalidArgument,
                 "pause.swap_size " + std::to_string(config.swap_bytes) +
-                    ": use 1Mi or more, in whole pages of 4096 bytes, or 0 for none");
+                    ": use at least 1Mi, a multiple of 4096 bytes, or 0 for no swap area");
   }
   if (config.pause_reclaims && config.swap_bytes == 0) {
-    return Fail(Code::kInvalidArgument,
-                "pause.memory is reclaim, and pause.swap_size says that there is nowhere to bring "
-                "it to: set that too, such as \"8Gi\"");
+    return Fail(
+        Code::kInvalidArgument,
+        "pause.memory is reclaim, but pause.swap_size is not set: set it too, such as \"8Gi\"");
   }
   if (config.insecure_no_api_key && !config.api_key.empty()) {
     return Fail(Code::kInvalidArgument,
-                "server.api_key is set, and insecure_no_api_key says to ask for none: choose one");
+                "server.api_key and insecure_no_api_key are both set: choose one");
   }
   if (config.insecure_no_api_key && !IsLoopback(config.host)) {
-    return Fail(Code::kInvalidArgument, "insecure_no_api_key would let everybody who reaches " +
-                                            config.host +
-                                            " run code here: it is for loopback addresses only");
+    return Fail(Code::kInvalidArgument,
+                "insecure_no_api_key would let everybody who can reach " + config.host +
+                    " run code on this host: it is only allowed with a loopback address");
   }
   const bool active_known =
       std::any_of(config.signing_keys.begin(), config.signing_keys.end(),
@@ -385,19 +388,18 @@ Status CheckConfig(const Config& config) {
   if (config.active_signing_key != 0 && !active_known) {
     return Fail(Code::kInvalidArgument, "ingress.secure_access.active_key '" +
                                             std::string(1, config.active_signing_key) +
-                                            "' is not the key_id of any of its keys");
+                                            "' is not the key_id of one of its keys");
   }
   if (config.active_signing_key == 0 && !config.signing_keys.empty()) {
-    return Fail(Code::kInvalidArgument,
-                "ingress.secure_access.keys are there, but active_key does not say which of them "
-                "signs");
-  }
-  if (config.tls_cert.empty() != config.tls_key.empty()) {
     return Fail(
         Code::kInvalidArgument,
-        config.tls_key.empty()
-            ? "server.tls_cert is set without server.tls_key, the key that fits it"
-            : "server.tls_key is set without server.tls_cert, the certificate that it is of");
+        "ingress.secure_access.keys is set, but active_key is not: it selects the key that signs");
+  }
+  if (config.tls_cert.empty() != config.tls_key.empty()) {
+    return Fail(Code::kInvalidArgument,
+                config.tls_key.empty()
+                    ? "server.tls_cert is set without server.tls_key, its private key"
+                    : "server.tls_key is set without server.tls_cert, its certificate");
   }
   return CheckGateway(config);
 }

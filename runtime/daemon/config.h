@@ -1,6 +1,5 @@
-// The daemon's configuration, and the order in which it is put together: defaults, then the TOML
-// file, then the environment, then flags. config_keys.h has the table that says what a key is
-// called and what it may hold.
+// The daemon's configuration and its sources in ascending priority: defaults, the TOML file, the
+// environment, flags. The table in config_keys.h defines each key's name and values.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +14,7 @@
 
 namespace atl::daemon {
 
-// A key that signed routes are made and checked with (OSEP-0011).
+// A key that signs and verifies routes (OSEP-0011).
 struct SigningKey {
   char id = 0;         // 0-9 or a-z
   std::string secret;  // decoded, never empty
@@ -28,50 +27,50 @@ std::vector<std::string> DefaultPrivateNetworks();
 struct Config {
   // [server]
   std::string host = "127.0.0.1";  // a literal address
-  uint16_t port = 8080;            // 0: any free one (daemon.json tells which)
+  uint16_t port = 8080;            // 0: any free port (daemon.json has it)
   std::string api_key;             // empty: made at the first start
   bool insecure_no_api_key = false;
-  // What clients reach this host as, a name or address with an optional port; empty: as the request
-  // says.
+  // The name or address by which clients reach this host, with an optional port. Empty: taken from
+  // the request.
   std::string public_host;
-  std::string base_path;             // before the path of every endpoint: "/atoll"; empty: none
-  uint64_t max_sandbox_timeout = 0;  // seconds that a create may ask for; 0: any number
-  uint32_t keep_alive = 75;          // seconds that an idle connection is kept
+  std::string base_path;             // prefix of every endpoint's path: "/atoll"; empty: none
+  uint64_t max_sandbox_timeout = 0;  // longest timeout of a create, in seconds; 0: unlimited
+  uint32_t keep_alive = 75;          // seconds for which an idle connection is kept
   // PEM files: the certificate with its chain, and its key. Empty: no TLS.
   std::string tls_cert;
   std::string tls_key;
-  // Requests that the daemon itself may have in hand at once (streams into sandboxes do not count);
-  // 0: any number.
+  // Most requests that the daemon handles at a time, not counting streams into sandboxes. 0:
+  // unlimited.
   uint32_t limit_concurrency = 1024;
   // [storage]
   std::string data_dir = "/var/lib/atoll";
-  // What a named volume may hold that nobody has given a size; 0: as much as the store.
+  // Default size of a named volume; 0: as much as the store has.
   uint64_t volume_default_bytes = 10ULL << 30;
-  // Directories of the host that sandboxes may mount, with everything below; empty: none.
+  // Directories of the host that sandboxes may mount, including everything below them. Empty: none.
   std::vector<std::string> allowed_host_paths;
-  // Stores of objects whose buckets sandboxes may mount, as lines of wire/object_store.h; empty:
+  // Object stores whose buckets sandboxes may mount, in the form of wire/object_store.h. Empty:
   // none.
   std::vector<std::string> object_stores;
   // [runtime]
   std::string run_dir = "/run/atoll";
   std::string user = "atoll";
-  uint32_t pool_size = 8;          // network slots kept ready
-  uint32_t parked_sandboxes = 64;  // that all pools together may keep
-  uint32_t automatic_pools = 0;    // that make themselves
+  uint32_t pool_size = 8;          // network slots kept prepared
+  uint32_t parked_sandboxes = 64;  // most parked sandboxes of all pools together
+  uint32_t automatic_pools = 0;    // most pools that are made automatically
   bool access_token = true;
-  bool start_spawner = true;  // if none answers; false where it is a service of its own
+  bool start_spawner = true;  // if none answers; false if it is a service of its own
   uint32_t builds_at_once = 2;
   uint32_t build_queue = 1024;
-  // Limits are ceilings, and most sandboxes stay far below theirs: the sum of all of them may be
-  // this many times what the host has. 0: no bound but what is really free.
+  // Limits are ceilings, and most sandboxes stay far below theirs. The sum of all limits may be
+  // this many times what the host has. 0: only what is really free counts.
   double overcommit = 32;
-  // How long the record of a sandbox that has ended, and has no deadline, can be read; 0: until it
-  // is deleted.
+  // How long the record of an ended sandbox without a deadline stays readable, in seconds; 0: until
+  // it is deleted.
   uint64_t keep_ended_seconds = 3600;
-  // [images]: rules of images/allowed.h; none: all
+  // [images]: rules of images/allowed.h; empty: all
   std::vector<std::string> allowed_images;
-  std::vector<std::string> pull_images;  // rules of images/registry/reference.h; none: nothing
-  std::string pull_auth_file;            // who we are to registries; empty: nobody
+  std::vector<std::string> pull_images;  // rules of images/registry/reference.h; empty: none
+  std::string pull_auth_file;            // credentials for registries; empty: none
   std::string pull_ca;                   // PEM file of authorities; empty: the host's
   // [network]
   std::vector<std::string> dns;  // upstream resolvers; empty: the host's
@@ -82,40 +81,40 @@ struct Config {
   bool allow_unnamed = false;
   uint32_t max_connections = 4096;
   std::string denial_webhook;  // URL; empty: none
-  // [limits]: what a sandbox gets that asks for nothing
-  cgroup::Limits limits = cgroup::UsualLimits();
-  uint32_t max_sandboxes = 0;  // 0: as many as there are slots
+  // [limits]: defaults for requests without limits
+  cgroup::Limits limits = cgroup::DefaultLimits();
+  uint32_t max_sandboxes = 0;  // 0: limited only by the number of slots
   // [snapshots]
   uint32_t max_snapshots = 1000;
-  uint64_t max_snapshot_bytes = 0;  // of all together; 0: what the store has room for
+  uint64_t max_snapshot_bytes = 0;  // sum over all snapshots; 0: limited only by the store
   // [logs]: of entrypoints
-  uint64_t log_max_bytes = 2ULL << 20;  // for each sandbox
+  uint64_t log_max_bytes = 2ULL << 20;  // limit for each sandbox
   uint64_t log_keep_after_removal = 0;  // seconds
   // [renew_intent]
   bool renew_on_access = false;
   uint64_t renew_min_interval = 60;  // seconds between two renewals of one sandbox
-  // [idle]: of sandboxes whose create says nothing
-  uint64_t idle_after = 0;  // seconds that nobody uses it; 0: it may be idle
-  bool idle_ends = false;   // idle.action: end, else pause
+  // [idle]: defaults for creates without such extensions
+  uint64_t idle_after = 0;  // seconds without use; 0: never
+  bool idle_ends = false;   // idle.action: true is "end", false "pause"
   // [pause]
-  bool pause_reclaims = false;     // pause.memory: reclaim, else keep
+  bool pause_reclaims = false;     // pause.memory: true is "reclaim", false "keep"
   uint64_t swap_bytes = 0;         // pause.swap_size; 0: no swap area
-  std::string swap_kind = "auto";  // "dm-crypt", "zram"
-  // [ingress]: the form in which endpoints are told
+  std::string swap_kind = "auto";  // "dm-crypt" or "zram"; "auto": the first that works
+  // [ingress]: the form of endpoints in answers
   bool gateway = false;         // ingress.mode
-  std::string gateway_address;  // "sandboxes.example.org[:port]", "*." before it for wildcard
+  std::string gateway_address;  // "sandboxes.example.org[:port]", for wildcard with "*." in front
   std::string gateway_route;    // "wildcard", "uri", "header"
   // [ingress.secure_access]
   std::vector<SigningKey> signing_keys;
-  char active_signing_key = 0;  // id of the one that new routes are signed with; 0: none
+  char active_signing_key = 0;  // id of the key that signs new routes; 0: none
   bool short_signatures = false;
   // [otel]
   bool otel_enabled = false;
-  std::string otel_endpoint;  // URL of a collector's metrics; empty: see otel_settings.h
+  std::string otel_endpoint;  // URL for metrics of a collector; empty: see otel_settings.h
   std::string otel_service_name = "opensandbox-server";
   uint32_t otel_interval_ms = 60000;
   // [metrics]
-  std::string metrics_listen;  // "127.0.0.1:9464"; empty: on the API's port alone
+  std::string metrics_listen;  // "127.0.0.1:9464"; empty: only on the API's port
   // [log]
   LogLevel log_level = LogLevel::kInfo;
   LogFormat log_format = LogFormat::kText;
@@ -123,17 +122,17 @@ struct Config {
 
 inline constexpr char kDefaultConfigPath[] = "/etc/atoll/atoll.toml";
 
-// What somebody gave for a key outside the file; `where` is for errors: "--server-port".
+// A value from outside the file. `where` names the source in errors: "--server-port".
 struct Override {
   size_t key = 0;  // index into Keys()
   std::vector<std::string> values;
   std::string where;
 };
 
-// Everything that a configuration is made of, kept to make it again when the file has changed.
+// All sources of a configuration, kept to load it again when the file has changed.
 struct Sources {
   std::string path = kDefaultConfigPath;
-  bool must_exist = false;               // somebody named the path
+  bool must_exist = false;               // the path was given explicitly
   std::vector<std::string> environment;  // "NAME=value"
   std::vector<Override> flags;
 };
@@ -141,24 +140,24 @@ struct Sources {
 struct Loaded {
   Config config;
   std::vector<std::string> warnings;  // one for each key that has no effect
-  // From the environment; LoadConfig makes of them what the other sources allow.
+  // Set by the environment. LoadConfig applies them if the other sources allow it.
   bool no_key_wanted = false;
   bool no_key_allowed = false;
 };
 
-// All sources in their order, and the rules over several keys. SANDBOX_CONFIG_PATH in the
-// environment names the file if `must_exist` is false. Errors name the source, the key and the
+// Loads all sources in order and checks the rules over several keys. If `must_exist` is false,
+// SANDBOX_CONFIG_PATH in the environment names the file. Errors name the source, the key and the
 // value.
 Result<Loaded> LoadConfig(const Sources& sources);
 
-// The file's part alone, over the defaults; `name` stands for the file in errors.
+// Parses only the file, on top of the defaults. `name` stands for the file in errors.
 Result<Loaded> ParseConfig(std::string_view text, const std::string& name);
-// The environment's part:
+// Applies the environment:
 //   ATOLL_<SECTION>_<KEY>           every key of the table; lists are separated by commas
-//   OPENSANDBOX_SERVER_API_KEY      the API key, even if it is empty: then there is none
-//   OPENSANDBOX_INSECURE_SERVER=YES without an API key, ask for none
+//   OPENSANDBOX_SERVER_API_KEY      the API key; if it is empty, there is none
+//   OPENSANDBOX_INSECURE_SERVER=YES without an API key, do not require one
 Status ApplyEnvironment(const std::vector<std::string>& environment, Loaded* loaded);
-// Rules over several keys.
+// Checks rules over several keys.
 Status CheckConfig(const Config& config);
 
 bool IsLoopback(const std::string& host);

@@ -1,5 +1,5 @@
-// What an OpenSandbox user's file may hold that has no counterpart here. A key that upstream adds
-// later is named as unknown, which says the same with less help.
+// Keys of OpenSandbox's configuration without a counterpart here. A key that upstream adds later is
+// reported as unknown, with less help.
 #include <algorithm>
 #include <iterator>
 
@@ -13,57 +13,58 @@ struct Foreign {
   const char* why;
 };
 
-constexpr char kEventLoop[] = "there is one event loop and nothing to choose about it";
+constexpr char kEventLoop[] = "atolld always runs one event loop, which cannot be configured";
 constexpr char kJournal[] =
-    "the log goes to standard error: systemd's journal keeps and rotates it";
+    "the log goes to standard error; systemd's journal keeps and rotates it";
 constexpr char kConfined[] =
     "every sandbox has its own user namespace, no capability on the host, no_new_privs and a "
-    "seccomp allow-list; there is no switch to weaken that";
+    "seccomp allow-list, and none of this can be turned off";
 constexpr char kNoPorts[] =
-    "no port of the host is taken: what listens in a sandbox is reached through the daemon";
+    "atolld uses no ports of the host for sandboxes; services in a sandbox are reached through the "
+    "daemon";
 
 constexpr Foreign kForeign[] = {
-    {"agent_sandbox", "there is no Kubernetes here"},
-    {"docker.api_timeout", "there is no Docker here to wait for"},
+    {"agent_sandbox", "Atoll does not use Kubernetes"},
+    {"docker.api_timeout", "Atoll does not use Docker"},
     {"docker.apparmor_profile", kConfined},
     {"docker.drop_capabilities", kConfined},
-    {"docker.host_ip", "the daemon runs on the host itself; what endpoints name is server.eip"},
+    {"docker.host_ip",
+     "the daemon runs on the host itself; use server.eip for the address in endpoints"},
     {"docker.network_mode",
-     "every sandbox has a network of its own behind the host's address translation"},
+     "every sandbox has its own network behind the host's address translation"},
     {"docker.no_new_privileges", kConfined},
     {"docker.port_range_max", kNoPorts},
     {"docker.port_range_min", kNoPorts},
     {"docker.publish_host", kNoPorts},
-    {"docker.sandbox_binds",
-     "a create names its volumes, of what storage.allowed_host_paths opens"},
-    {"docker.sandbox_env", "what a sandbox finds in its environment is said by image and create"},
+    {"docker.sandbox_binds", "a create names its volumes, within storage.allowed_host_paths"},
+    {"docker.sandbox_env",
+     "the environment of a sandbox comes from its image and the create request"},
     {"docker.seccomp_profile", kConfined},
     {"egress",
-     "egress is enforced by the daemon itself, for every sandbox, by address and by name; there is "
-     "no sidecar"},
-    {"kubernetes", "there is no Kubernetes here"},
+     "the daemon itself enforces egress for every sandbox, by address and by name, without a "
+     "sidecar"},
+    {"kubernetes", "Atoll does not use Kubernetes"},
     {"log.access_file_path", kJournal},
     {"log.file_backup_count", kJournal},
     {"log.file_enabled", kJournal},
     {"log.file_max_bytes", kJournal},
     {"log.file_path", kJournal},
-    {"proxy", "requests reach a sandbox by a socket of its own: there is no address to choose"},
-    {"renew_intent.redis", "access is seen where it passes, by the daemon: no queue is needed"},
-    {"runtime.execd_image", "execd is installed with the daemon and put into every sandbox"},
+    {"proxy", "requests reach a sandbox through its own socket, so there is no address to choose"},
+    {"renew_intent.redis", "the daemon sees every access itself, so no queue is needed"},
+    {"runtime.execd_image", "execd is installed with the daemon and runs in every sandbox"},
     {"runtime.execd_run_as_init", "execd is process 1 of every sandbox"},
-    {"runtime.type",
-     "sandboxes are built by this host's kernel alone, without a container runtime"},
-    {"secure_runtime", "there is one kind of sandbox; requests for another are refused"},
-    {"server.backlog", "the listener's queue is long enough for a burst of a thousand clients"},
+    {"runtime.type", "sandboxes use only this host's kernel, without a container runtime"},
+    {"secure_runtime", "there is one kind of sandbox; requests for other kinds are refused"},
+    {"server.backlog", "the listener's queue is large enough for a burst of a thousand clients"},
     {"server.http", kEventLoop},
     {"server.loop", kEventLoop},
     {"server.thread_pool_size", kEventLoop},
     {"server.timeout_graceful_shutdown",
-     "a stop gives exchanges in progress 50 ms, and leaves sandboxes alone"},
+     "a stop gives exchanges in progress 50 ms, and sandboxes keep running"},
     {"storage.ossfs_mount_root",
-     "a bucket has no directory of the host; storage.object_stores says which there are"},
+     "a bucket has no directory on the host; use storage.object_stores"},
     {"store", "state is kept in SQLite, in storage.data_dir"},
-    {"tenants", "there is one tenant, who has server.api_key"},
+    {"tenants", "there is one tenant, with server.api_key"},
 };
 
 }  // namespace

@@ -91,14 +91,14 @@ Key BytesKey(const char* section, const char* name, uint64_t Config::*member, ui
           [=](const Config& c) { return Values{cgroup::BytesText(c.*member)}; }};
 }
 
-// What a sandbox gets that asks for none.
+// Makes the key of a limit's default.
 Key LimitKey(const cgroup::LimitField& field) {
   const bool optional = field.need == cgroup::LimitNeed::kOptional;
   return {"limits",
           field.name,
           field.kind == cgroup::LimitKind::kCount ? Kind::kNumber : Kind::kQuantity,
-          std::string(field.what) + " of a sandbox that asks for none" +
-              (optional ? "; 0: no limit of its own" : ""),
+          std::string(field.what) + " of a sandbox that requests none" +
+              (optional ? "; 0: no limit" : ""),
           [=](const Values& v, Config* c) -> Status {
             if (optional && v[0] == "0") {
               c->limits.*field.value = 0;
@@ -120,7 +120,7 @@ Key Secret(Key key) {
   return key;
 }
 
-// ---- keys that are like no other
+// ---- keys with their own rules
 
 Status SetIngressMode(const Values& v, Config* c) {
   if (v[0] != "direct" && v[0] != "gateway") return Fail(BadValue(v[0], "use direct or gateway"));
@@ -149,7 +149,7 @@ Status SetSwapKind(const Values& v, Config* c) {
 }
 
 Status SetLevel(const Values& v, Config* c) {
-  // Upstream writes them in capitals, and knows more names.
+  // Upstream's files write levels in capitals, and have more names.
   std::string name = v[0];
   for (char& letter : name) {
     if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
@@ -172,9 +172,9 @@ Values GetLevel(const Config& c) {
 
 Status SetTimeout(const Values& v, Config* c) {
   ATOLL_ASSIGN(c->max_sandbox_timeout, ParseNumber(v[0], 0, kMaxSeconds));
-  // The shortest that a create may ask for.
+  // The shortest timeout of a create.
   if (c->max_sandbox_timeout != 0 && c->max_sandbox_timeout < 60) {
-    return Fail(BadValue(v[0], "use 60 or more, or 0 for no bound"));
+    return Fail(BadValue(v[0], "use 60 or more, or 0 for no limit"));
   }
   return {};
 }
@@ -206,12 +206,12 @@ Status SetSigningKeys(const Values& rows, Config* c) {
     const size_t colon = row.find(':');
     const std::string id = row.substr(0, colon);
     if (colon == std::string::npos || !IsSigningKeyId(id)) {
-      return Fail(BadValue(id, "a key_id is one character, 0-9 or a-z"));
+      return Fail(BadValue(id, "a key_id is one character of 0-9 and a-z"));
     }
     for (const SigningKey& other : keys) {
-      if (other.id == id[0]) return Fail(BadValue(id, "this key_id is there twice"));
+      if (other.id == id[0]) return Fail(BadValue(id, "this key_id occurs twice"));
     }
-    // The text itself is a secret.
+    // Errors do not quote the text, because it is a secret.
     auto secret = DecodeBase64(std::string_view(row).substr(colon + 1));
     if (!secret || secret->empty()) {
       return Fail(Code::kInvalidArgument, "the key of key_id '" + id +
@@ -246,123 +246,127 @@ void AddServerKeys(std::vector<Key>* keys) {
   keys->insert(
       keys->end(),
       {TextKey("server", "host", &Config::host, CheckHost, "address to listen on"),
-       NumberKey("server", "port", &Config::port, 0, 65535, "port to listen on; 0: any free one"),
+       NumberKey("server", "port", &Config::port, 0, 65535, "port to listen on; 0: any free port"),
        Live(Secret(TextKey("server", "api_key", &Config::api_key, CheckApiKey,
-                           "key that clients send; without one, the first start makes one (a flag "
-                           "is visible to other users of this host: prefer the file)"))),
+                           "API key of clients; without one, the first start generates a key "
+                           "(other users of this host can see a flag: prefer the file)"))),
        BoolKey("server", "insecure_no_api_key", &Config::insecure_no_api_key,
-               "ask for no key at all: only with a loopback address"),
+               "require no API key; only allowed with a loopback address"),
        TextKey("server", "eip", &Config::public_host, CheckPublicHost,
-               "host name or address that endpoints name; none: the one of the request"),
+               "host name or address in endpoints; empty: that of the request"),
        TextKey("server", "base_path", &Config::base_path, CheckBasePath,
-               "path before that of every endpoint, for a proxy in front that takes it off"),
+               "prefix of every endpoint's path, for a proxy in front that removes it"),
        {"server", "max_sandbox_timeout_seconds", Kind::kNumber,
-        "longest life that a create may ask for; 0: any", SetTimeout,
+        "longest timeout that a create may request; 0: unlimited", SetTimeout,
         [](const Config& c) { return Values{std::to_string(c.max_sandbox_timeout)}; }},
        Live(TextKey("server", "tls_cert", &Config::tls_cert, CheckOptionalPath,
-                    "PEM file with the certificate for TLS, its chain behind it; programs of this "
-                    "host may still do without TLS; none: nobody uses it")),
+                    "PEM file with the TLS certificate, followed by its chain; connections from "
+                    "this host may still do without TLS; empty: no TLS")),
        Live(TextKey("server", "tls_key", &Config::tls_key, CheckOptionalPath,
-                    "PEM file with its private key, without a passphrase; both are read again at a "
-                    "reload, by the daemon's user")),
+                    "PEM file with the certificate's private key, without a passphrase; a reload "
+                    "reads both files again, as the daemon's user")),
        NumberKey("server", "timeout_keep_alive", &Config::keep_alive, 1, 86400,
-                 "seconds that an idle connection is kept"),
+                 "seconds for which an idle connection is kept"),
        Live(NumberKey("server", "limit_concurrency", &Config::limit_concurrency, 0, 1000000,
-                      "requests in hand at once, past which clients get 503; streams into "
-                      "sandboxes do not count; 0: any number"))});
+                      "most requests at a time, beyond which clients get 503; streams into "
+                      "sandboxes do not count; 0: unlimited"))});
 }
 
 void AddRuntimeKeys(std::vector<Key>* keys) {
   keys->insert(
       keys->end(),
       {TextKey("storage", "data_dir", &Config::data_dir, CheckAbsolutePath,
-               "images, upper layers, state"),
+               "directory of images, sandboxes' files and the daemon's state"),
        BytesKey("storage", "volume_default_size", &Config::volume_default_bytes, 0,
                 cgroup::kMaxLimitBytes,
-                "what a named volume may hold that was made without a size, where the store has "
+                "size limit of a named volume that was made without a size, if the store has "
                 "quotas; 0: no limit"),
        ListKey("storage", "allowed_host_paths", &Config::allowed_host_paths, CheckHostPath,
-               "directories of the host that sandboxes may mount, with everything below them; "
-               "none: no host directory can be mounted"),
+               "directories of the host that sandboxes may mount, including everything below them; "
+               "empty: none"),
        ListKey("storage", "object_stores", &Config::object_stores, CheckObjectStore,
-               "stores of objects (S3) whose buckets sandboxes may mount: NAME https://ENDPOINT "
-               "bucket=NAME (again for each; * for all) [credentials=/FILE, of root alone, with "
-               "KEY:SECRET, for requests that bring none] [region=NAME] [style=host, the bucket in "
-               "the host's name] [ca=/FILE]; none: no bucket can be mounted"),
+               "object stores (S3) whose buckets sandboxes may mount: NAME https://ENDPOINT "
+               "bucket=NAME (once for each; * for all) [credentials=/FILE, readable only by root, "
+               "with KEY:SECRET, for requests without credentials] [region=NAME] [style=host, if "
+               "the bucket is part of the host name] [ca=/FILE]; empty: none"),
        TextKey("runtime", "run_dir", &Config::run_dir, CheckAbsolutePath, "sockets"),
-       TextKey("runtime", "user", &Config::user, CheckUser, "who the daemon runs as"),
-       NumberKey("runtime", "pool_size", &Config::pool_size, 0, 512, "network slots kept ready"),
+       TextKey("runtime", "user", &Config::user, CheckUser, "user that the daemon runs as"),
+       NumberKey("runtime", "pool_size", &Config::pool_size, 0, 512, "network slots kept prepared"),
        NumberKey("runtime", "parked_sandboxes", &Config::parked_sandboxes, 0, 1024,
-                 "sandboxes that all pools and templates together may keep built ahead; each takes "
-                 "a slot and some 0.9 MiB, of a template also what its programs take, and counts "
-                 "in max_sandboxes"),
+                 "most sandboxes that all pools and templates together keep parked; each takes a "
+                 "slot and some 0.9 MiB (a template's also the memory of its programs) and counts "
+                 "towards max_sandboxes"),
        NumberKey("runtime", "automatic_pools", &Config::automatic_pools, 0, 256,
-                 "images (and limits) that creates have used last and of which two sandboxes each "
-                 "are kept built ahead, until none has asked for ten minutes; 0: only pools that "
-                 "somebody has made"),
+                 "number of automatic pools: for each of the images (with limits) used last by "
+                 "creates, two sandboxes are kept parked until ten minutes pass without such a "
+                 "create; 0: only pools made by clients"),
        BoolKey("runtime", "access_token", &Config::access_token,
-               "whether the execd of a new sandbox asks for the token that its endpoint tells; "
-               "false is for clients that cannot send one"),
+               "whether execd of a new sandbox requires the token of its endpoint; false is for "
+               "clients that cannot send one"),
        BoolKey("runtime", "start_spawner", &Config::start_spawner,
-               "whether the daemon starts a spawner if none answers; the systemd unit says false, "
-               "because the spawner has its own"),
+               "whether the daemon starts a spawner if none answers; false in the systemd unit, "
+               "because the spawner has its own unit"),
        NumberKey("runtime", "builds_at_once", &Config::builds_at_once, 1, 64,
-                 "sandboxes built at once; more than two only slow each other down"),
-       NumberKey("runtime", "build_queue", &Config::build_queue, 1, 100000,
-                 "creates that wait for their turn, past which clients are told to come again"),
-       {"runtime", "overcommit", Kind::kQuantity,
-        "the limits of all sandboxes and their buckets together may be this many times the memory "
-        "and the process numbers of the host; 0: only what is really free counts",
-        SetOvercommit, GetOvercommit},
+                 "sandboxes built at a time; more than two only slow each other down"),
        NumberKey(
-           "runtime", "keep_ended_seconds", &Config::keep_ended_seconds, 0, kMaxSeconds,
-           "how long a sandbox that has ended, and has no deadline, can still be read; 0: until it "
-           "is deleted")});
+           "runtime", "build_queue", &Config::build_queue, 1, 100000,
+           "most creates that wait for their turn, beyond which clients are told to retry later"),
+       {"runtime", "overcommit", Kind::kQuantity,
+        "overcommit factor: the limits of all sandboxes and their buckets together may be this "
+        "many times the host's memory and process numbers; 0: only what is really free counts",
+        SetOvercommit, GetOvercommit},
+       NumberKey("runtime", "keep_ended_seconds", &Config::keep_ended_seconds, 0, kMaxSeconds,
+                 "how long an ended sandbox without a deadline can still be read; 0: until it is "
+                 "deleted")});
 }
 
 void AddImageKeys(std::vector<Key>* keys) {
   keys->insert(
       keys->end(),
       {ListKey("images", "allowed", &Config::allowed_images, images::CheckAllowedRule,
-               "images that sandboxes may be made of: NAME:TAG, * for any characters, "
-               "@sha256:… for one digest alone; none: all that are here"),
+               "images that sandboxes may use: NAME:TAG, * for any characters, @sha256:… for a "
+               "single digest; empty: all imported images"),
        ListKey("images", "pull", &Config::pull_images, images::registry::CheckPullRule,
-               "images that a create fetches if they are not here, with their registry spelled "
-               "out: registry.example/team/*, or * for all of docker.io; none: nothing is fetched"),
-       TextKey("images", "pull_auth", &Config::pull_auth_file, CheckOptionalPath,
-               "who the daemon is to these registries: a file as 'skopeo login --authfile' writes "
-               "it, which only the daemon's user (0600) or group (0640) may read; empty: nobody"),
+               "missing images that a create may fetch, with their complete registry: "
+               "registry.example/team/*, or * for all of docker.io; empty: none"),
+       TextKey(
+           "images", "pull_auth", &Config::pull_auth_file, CheckOptionalPath,
+           "credentials for these registries: a file in the format of 'skopeo login --authfile', "
+           "readable only by the daemon's user (0600) or group (0640); empty: anonymous"),
        TextKey("images", "pull_ca", &Config::pull_ca, CheckOptionalPath,
-               "PEM file of the authorities whose certificates registries have; empty: those that "
-               "the host believes")});
+               "PEM file of authorities that sign the registries' certificates; empty: those that "
+               "the host trusts")});
 }
 
 void AddNetworkKeys(std::vector<Key>* keys) {
   keys->insert(
       keys->end(),
-      {ListKey("network", "dns", &Config::dns, CheckResolver,
-               "resolvers that sandboxes' queries are forwarded to, as address or address:port; "
-               "none: those of the host"),
-       BoolKey("network", "deny_unless_asked", &Config::deny_unless_asked,
-               "a sandbox without a networkPolicy reaches nothing, instead of everything"),
+      {ListKey(
+           "network", "dns", &Config::dns, CheckResolver,
+           "upstream resolvers of sandboxes, as address or address:port; empty: those of the host"),
+       BoolKey(
+           "network", "deny_unless_asked", &Config::deny_unless_asked,
+           "whether a sandbox without a networkPolicy may reach nothing, instead of everything"),
        ListKey("network", "deny_always", &Config::deny_always, CheckTarget,
-               "names, wildcards and prefixes that no sandbox reaches, whatever its policy says"),
+               "names, wildcards and prefixes that no sandbox may reach, whatever its policy"),
        ListKey("network", "allow_always", &Config::allow_always, CheckTarget,
-               "those that every sandbox with a policy reaches, whatever it says"),
+               "names, wildcards and prefixes that every sandbox with a policy may reach, whatever "
+               "its policy"),
        ListKey("network", "private", &Config::private_networks, CheckPrefix,
-               "addresses and prefixes that only a policy that names them opens"),
+               "addresses and prefixes that a sandbox reaches only if its policy names them"),
        BoolKey("network", "allow_unnamed", &Config::allow_unnamed,
-               "TLS without a server name, or with an encrypted one, passes where names decide"),
+               "whether TLS without a server name, or with an encrypted one, may pass under "
+               "policies that decide by name"),
        NumberKey("network", "max_connections", &Config::max_connections, 1, 1'000'000,
-                 "connections of one sandbox at a time, at most"),
+                 "most connections of one sandbox at a time"),
        TextKey("network", "denial_webhook", &Config::denial_webhook, CheckOptionalUrl,
-               "an http:// or https:// URL that is told, by POST, what was denied; empty: none")});
+               "http:// or https:// URL that receives denials by POST; empty: none")});
 }
 
 void AddLimitKeys(std::vector<Key>* keys) {
   for (const cgroup::LimitField& field : cgroup::kLimitFields) {
     if (field.value == &cgroup::Limits::pids) {
-      // Before limits.pids, which counts if both are there.
+      // Placed before limits.pids, which overrides it.
       Key docker = Live(LimitKey(field));
       docker.section = "docker";
       docker.name = "pids_limit";
@@ -372,96 +376,93 @@ void AddLimitKeys(std::vector<Key>* keys) {
     }
     keys->push_back(Live(LimitKey(field)));
   }
-  keys->push_back(
-      NumberKey("limits", "max_sandboxes", &Config::max_sandboxes, 0, 4096,
-                "sandboxes at once, past which creates are refused; 0: as many as there are "
-                "addresses"));
+  keys->push_back(NumberKey("limits", "max_sandboxes", &Config::max_sandboxes, 0, 4096,
+                            "most sandboxes at a time, beyond which creates are refused; 0: as "
+                            "many as there are addresses"));
 }
 
 void AddFeatureKeys(std::vector<Key>* keys) {
   keys->insert(
       keys->end(),
       {NumberKey("snapshots", "max_count", &Config::max_snapshots, 0, 100000,
-                 "snapshots at once, whatever their state, past which none is taken"),
+                 "most snapshots at a time, in whatever state"),
        BytesKey("snapshots", "max_bytes", &Config::max_snapshot_bytes, 0, cgroup::kMaxLimitBytes,
-                "what all of them together may take; 0: what the store has room for, of which a "
-                "twentieth, at most 1 GiB, is left to the sandboxes that run"),
+                "size limit of all snapshots together; 0: what the store has, minus a twentieth, "
+                "at most 1 GiB, which is left to running sandboxes"),
        BytesKey("logs", "max_bytes", &Config::log_max_bytes, 64 << 10, 1ULL << 30,
-                "what is kept of the output of a sandbox's entrypoint"),
+                "how much output of a sandbox's entrypoint is kept"),
        NumberKey("logs", "keep_after_removal_seconds", &Config::log_keep_after_removal, 0,
-                 kMaxSeconds, "how long it is kept after the sandbox's removal"),
-       BoolKey(
-           "renew_intent", "enabled", &Config::renew_on_access,
-           "whether access moves the deadline of a sandbox whose create asked for it (extension "
-           "access.renew.extend.seconds)"),
+                 kMaxSeconds, "how long the output is kept after the sandbox's removal"),
+       BoolKey("renew_intent", "enabled", &Config::renew_on_access,
+               "whether accesses renew the deadline of a sandbox whose create asked for it "
+               "(extension access.renew.extend.seconds)"),
        NumberKey("renew_intent", "min_interval_seconds", &Config::renew_min_interval, 1, 86400,
-                 "seconds between two such moves"),
+                 "least seconds between two such renewals"),
        NumberKey("idle", "after_seconds", &Config::idle_after, 0, sandbox::kMaxIdleSeconds,
-                 "how long a sandbox may be used by nobody: no request or stream, no processor "
-                 "time; 0: for ever. A create can say otherwise (extension idle.after)"),
+                 "idle time, without requests, streams or CPU use, after which idle.action "
+                 "applies; 0: never. A create can override it (extension idle.after)"),
        {"idle", "action", Kind::kText,
-        "what becomes of it then: pause, until the next request lets it go on, or end (extension "
-        "idle.action)",
+        "what happens to an idle sandbox: pause, until the next request resumes it, or end "
+        "(extension idle.action)",
         SetIdleAction, [](const Config& c) { return Values{c.idle_ends ? "end" : "pause"}; }},
        {"pause", "memory", Kind::kText,
-        "what becomes of the memory of a paused sandbox whose create says nothing (extension "
-        "pause.memory): keep, or reclaim, which brings it to a swap area of Atoll's own until it "
-        "goes on",
+        "what happens to the memory of a paused sandbox, unless its create says otherwise "
+        "(extension pause.memory): keep, or reclaim, which moves it to Atoll's own swap area until "
+        "it is resumed",
         SetPauseMemory,
         [](const Config& c) { return Values{c.pause_reclaims ? "reclaim" : "keep"}; }},
        BytesKey("pause", "swap_size", &Config::swap_bytes, 0, wire::kMostSwapBytes,
-                "what the paused sandboxes together may have in that area, which is there while "
-                "one has; 0: no area, and each keeps its memory"),
+                "size of the swap area for paused sandboxes, which exists while a sandbox uses it; "
+                "0: no area, and all keep their memory"),
        {"pause", "swap_kind", Kind::kText,
-        "where that area is: dm-crypt, a file in storage.data_dir, encrypted with a key that is "
-        "never written down; zram, compressed in memory; auto, the first of them that the kernel "
-        "has",
+        "kind of the swap area: dm-crypt, a file in storage.data_dir, encrypted with a key that is "
+        "never stored; zram, compressed memory; auto, the first of these that the kernel supports",
         SetSwapKind, [](const Config& c) { return Values{c.swap_kind}; }},
        {"ingress", "mode", Kind::kText,
-        "what endpoints name: direct, a path of this server, or gateway, what ingress.gateway says",
+        "form of endpoints: direct, a path of this server, or gateway, see ingress.gateway",
         SetIngressMode, [](const Config& c) { return Values{c.gateway ? "gateway" : "direct"}; }},
        TextKey("ingress.gateway", "address", &Config::gateway_address, CheckGatewayAddress,
-               "name under which clients reach this server's port, such as *.sandboxes.example.org "
-               "for the route mode wildcard"),
+               "name by which clients reach this server's port; for the route mode wildcard, such "
+               "as *.sandboxes.example.org"),
        TextKey("ingress.gateway.route", "mode", &Config::gateway_route, CheckRouteMode,
-               "wildcard: {id}-{port}.DOMAIN, a browser's origin for each port; uri: "
+               "wildcard: {id}-{port}.DOMAIN, with a browser origin for each port; uri: "
                "ADDRESS/{id}/{port}; header: OpenSandbox-Ingress-To"),
        {"ingress.secure_access", "active_key", Kind::kText,
-        "key_id of the key that new signed routes are signed with", SetActiveKey,
+        "key_id of the key that signs new routes", SetActiveKey,
         [](const Config& c) {
           return Values{c.active_signing_key == 0 ? "" : std::string(1, c.active_signing_key)};
         }},
        {"ingress.secure_access",
         "keys",
         Kind::kRows,
-        "keys that signed routes are checked with: key_id, one of 0-9 and a-z, and key, base64",
+        "keys that verify signed routes: key_id, one of 0-9 and a-z, and key, base64",
         SetSigningKeys,
         GetSigningKeys,
         false,
         true,
         {"key_id", "key"}},
        BoolKey("ingress.secure_access", "short_signatures", &Config::short_signatures,
-               "whether signed routes carry OpenSandbox's signature of 32 bits, for gateways and "
-               "programs that sign or check them themselves; otherwise 56 bits, and no shorter "
-               "one is accepted"),
+               "whether signed routes use OpenSandbox's 32-bit signature, for gateways and "
+               "programs that sign or verify routes themselves; otherwise 56 bits, and shorter "
+               "signatures are refused"),
        BoolKey("otel", "enabled", &Config::otel_enabled,
-               "whether an OpenTelemetry collector is sent how long requests took, and creates for "
-               "clients (OTLP over HTTP)"),
+               "whether metrics about the time of requests and creates are sent to an "
+               "OpenTelemetry collector (OTLP over HTTP)"),
        TextKey("otel", "endpoint", &Config::otel_endpoint, CheckOptionalUrl,
-               "where it takes metrics, such as http://localhost:4318/v1/metrics; empty: what "
-               "OTEL_EXPORTER_OTLP_ENDPOINT says, else that one"),
+               "URL of the collector's metrics, such as http://localhost:4318/v1/metrics; empty: "
+               "from OTEL_EXPORTER_OTLP_ENDPOINT, or else this example"),
        TextKey("otel", "service_name", &Config::otel_service_name, CheckServiceName,
-               "what this daemon is called there"),
+               "name of this daemon in the collector"),
        NumberKey("otel", "export_interval_millis", &Config::otel_interval_ms, 1000, 86'400'000,
-                 "milliseconds from one time to the next"),
+                 "milliseconds between two exports"),
        TextKey(
            "metrics", "listen", &Config::metrics_listen, CheckListen,
-           "address and port, such as 127.0.0.1:9464, where Prometheus gets GET /metrics "
-           "without a key; empty: only where the API is, with the key (also as a bearer token)"),
+           "address and port, such as 127.0.0.1:9464, where Prometheus gets GET /metrics without a "
+           "key; empty: only on the API's port, with the key (also as a bearer token)"),
        Live({"log", "level", Kind::kText, "debug, info, warning or error", SetLevel, GetLevel}),
        Live({"log", "format", Kind::kText,
-             "text, or json: an object for each line. Where the journal takes the log, both carry "
-             "its priorities",
+             "text, or json with an object per line. Both have the journal's priorities if the log "
+             "goes there",
              SetFormat,
              [](const Config& c) { return Values{std::string(LogFormatName(c.log_format))}; }})});
 }

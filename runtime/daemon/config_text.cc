@@ -69,7 +69,7 @@ std::string Comment(std::string_view text) {
   return lines;
 }
 
-// Calls `write` for each key that is no other key's second name, below its section's head.
+// Calls `write` for each key, except other names of a key, below its section's heading.
 template <typename Write>
 std::string Sections(Write write) {
   std::string text;
@@ -92,9 +92,9 @@ bool IsSet(const std::vector<std::string>& values) {
 std::string ExampleConfig() {
   const Config defaults;
   return Comment(
-             "Atoll's configuration: every key with its default. Take away the '#' before a key to "
-             "change it, then 'atolld --check-config', then 'systemctl reload atolld' for keys "
-             "marked (reload), 'systemctl restart atolld' for the others.") +
+             "Atoll's configuration: every key with its default. To change a key, remove its '#', "
+             "then run 'atolld --check-config', then 'systemctl reload atolld' for keys marked "
+             "(reload), or 'systemctl restart atolld' for all others.") +
          Sections([&defaults](const Key& key) {
            const std::string help = key.help + (key.live ? " (reload)" : "");
            return Comment(help) + "#" + key.name + " = " + Value(key, key.get(defaults)) + "\n";

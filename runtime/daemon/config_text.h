@@ -1,4 +1,4 @@
-// Configurations written out: the example file, and what is in force.
+// Configurations as text: the example file, and the effective configuration.
 #pragma once
 
 #include <string>
@@ -8,15 +8,15 @@
 
 namespace atl::daemon {
 
-// A file with every key, explained and commented out, at its default.
+// Returns a file with every key, explained and commented out, with its default.
 std::string ExampleConfig();
 
-// A file that says all of `config`. Of secrets only that they are there.
+// Returns a file with all of `config`. Of secrets it tells only whether they are set.
 std::string EffectiveConfig(const Config& config);
 
-// Writes the example to `path`, for root and, as far as reading goes, the group of the daemon's
-// user (a reload reads it again, without being root); 0600 while there is no such user.
-// kAlreadyExists for an existing file unless `force`.
+// Writes the example to `path`. It is readable by root and by the group of the daemon's user,
+// because a reload reads it without being root; 0600 if there is no such user. kAlreadyExists: the
+// file exists and `force` is not set.
 Status WriteExampleConfig(const std::string& path, bool force);
 
 }  // namespace atl::daemon

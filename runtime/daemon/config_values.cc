@@ -114,11 +114,11 @@ std::pair<std::string, uint16_t> PartsOfListen(const std::string& text) {
 Result<std::string> CheckApiKey(const std::string& text) {
   for (char c : text) {
     if (c <= ' ' || c > '~') {
-      return Fail(Code::kInvalidArgument, "an API key has visible ASCII characters only");
+      return Fail(Code::kInvalidArgument, "use only visible ASCII characters for an API key");
     }
   }
   if (!text.empty() && text.size() < 8) {
-    return Fail(Code::kInvalidArgument, "an API key has at least 8 characters");
+    return Fail(Code::kInvalidArgument, "use at least 8 characters for an API key");
   }
   return text;
 }

@@ -26,13 +26,13 @@
 namespace atl::daemon {
 namespace {
 
-// Import and SQLite on import; more would only compete for two cores.
+// Imports use SQLite on a pool thread; more threads would only compete for two CPUs.
 constexpr int kPoolThreads = 3;
-// What is in progress may end; longer, and clients would wait for the next daemon instead.
+// Time for exchanges in progress. Longer would make clients wait for the next daemon.
 constexpr int kStopGraceMs = 50;
-// A collector that is well takes them in a few.
+// A healthy collector answers within a few milliseconds.
 constexpr int64_t kLastMetricsUs = 200'000;
-// A few scrapers, and their retries.
+// Enough for a few scrapers and their retries.
 constexpr size_t kMetricsConnections = 32;
 
 #if defined(__aarch64__)
@@ -41,15 +41,15 @@ constexpr char kHostArch[] = "arm64";
 constexpr char kHostArch[] = "amd64";
 #endif
 
-// For /health and for whoever is refused meanwhile.
+// Texts for /health, and for requests that are refused meanwhile.
 sandbox::SpawnerLink::Texts SpawnerTexts(const Config& config) {
   const std::string command =
       config.start_spawner
           ? "restart atolld, or run 'atolld spawner' as root with the flags of atolld"
           : "systemctl start atoll-spawner";
   return {
-      "the spawner is gone: nothing can be created or changed until it is back, by itself, "
-      "within seconds; if it does not come: " +
+      "the spawner is gone: nothing can be created or changed until it is back, normally within "
+      "seconds; if it does not come back: " +
           command,
       "there is no spawner, and none has started for 10 s: nothing can be created or changed; "
       "start it: " +
@@ -74,12 +74,14 @@ Result<std::unique_ptr<Daemon>> Daemon::Create(const Config& config, Opened open
   return daemon;
 }
 
-// Sandboxes that live on need their rules.
+// Rules stay if sandboxes are alive, because these need them.
 void Daemon::TakeBackNetwork() {
   netpolicy::Network* network = network_ ? network_.get() : opened_.network.get();
   if (network == nullptr || !opened_.hello.sandboxes.empty()) return;
   if (const Status removed = network->RemoveAll(); !removed) {
-    LogLine(LogLevel::kWarning, "the network's rules are left behind").Add(removed.error());
+    LogLine(LogLevel::kWarning,
+            "cannot remove the network rules after a failed start; they stay installed")
+        .Add(removed.error());
   }
 }
 
@@ -89,8 +91,8 @@ Status Daemon::Open() {
       std::move(opened_.spawner),
       [run_dir = config_.run_dir] { return launch::SpawnerClient::Open(run_dir); },
       SpawnerTexts(config_));
-  // Before anybody asks it for something: the image store and the volumes do when they find what a
-  // crash has left. Answers come from the loop, when all that is made below is there.
+  // Started before the parts that use it: the image store and the volumes send requests when they
+  // find leftovers of a crash. Answers come from the loop, when all parts below exist.
   spawner_->OnVolumeLost(
       [this](const wire::VolumeLost& lost) { sandboxes_->lost_volumes.OnLost(lost); });
   spawner_->Start(
@@ -158,7 +160,7 @@ Status Daemon::Open() {
                                       static_cast<int64_t>(config_.log_keep_after_removal)});
   ATOLL_ASSIGN(history_,
                sandbox::History::Open(store_->db(), *loop_, sandbox::Store::kRoomForEnds));
-  // Read by the daemon itself, as sandboxes end and for metrics.
+  // The daemon itself reads the groups' events, when sandboxes end and for metrics.
   ATOLL_ASSIGN(const cgroup::Host host, cgroup::DetectHost());
   const auto group_events = [host, groups = opened_.hello.cgroup_path](uint32_t slot) {
     return cgroup::EventsOf(host, groups, "s" + std::to_string(slot));
@@ -206,7 +208,7 @@ Status Daemon::Open() {
       std::make_unique<sandbox::LayerWatch>(*loop_, health_, *spawner_, *images_, *snapshots_);
   WarnAboutLimits();
   ATOLL_TRY(sandboxes_->reconciler.Start(opened_.hello));
-  // Of a snapshot that was deleted, or taken, when an earlier daemon died.
+  // Removes layers of a snapshot that was being deleted or taken when an earlier daemon died.
   sandboxes_->layers.Collect();
 
   measurements_ = std::make_shared<api::Measurements>(SystemClock());
@@ -257,8 +259,8 @@ void Daemon::MakeBackup(std::function<void(Result<std::string>)> done) {
   });
 }
 
-// Without a key: whoever configures the address says who reaches it. A web page has no business
-// there, whatever address its name leads to.
+// No API key is required: whoever configures the address decides who reaches it. Requests from web
+// pages are refused, whatever address their name resolves to.
 Status Daemon::ServeMetrics() {
   if (!opened_.metrics_listener) return {};
   http::ServerConfig server;
@@ -268,9 +270,10 @@ Status Daemon::ServeMetrics() {
     const http::Request& request = exchange->request();
     http::Response response;
     if (request.path() != "/metrics" || (request.method != "GET" && request.method != "HEAD")) {
-      response = api::ErrorResponse({404, "GENERAL::NOT_FOUND", "here is GET /metrics alone"});
+      response =
+          api::ErrorResponse({404, "GENERAL::NOT_FOUND", "only GET /metrics is served here"});
     } else if (api::IsOfAPage(request.headers)) {
-      response = api::ErrorResponse({403, "FORBIDDEN_ORIGIN", "metrics are not for web pages"});
+      response = api::ErrorResponse({403, "FORBIDDEN_ORIGIN", "web pages may not read metrics"});
     } else {
       response = api_->MetricsResponse();
     }
@@ -294,26 +297,26 @@ void Daemon::CollectOwn(MetricSet* metrics) const {
   metrics->Gauge("atoll_build_info", "1, with the version of the daemon.", {"version"})
       .Add(1, {ATOLL_VERSION});
   AddProcessMetrics(metrics);
-  metrics->Counter("atoll_spawner_restarts_total", "Spawners that came after another was lost.")
+  metrics->Counter("atoll_spawner_restarts_total", "Spawners that replaced a lost one.")
       .Add(spawner_restarts_);
   metrics
       ->Gauge("atoll_config_last_reload_successful",
-              "Whether the last attempt to read the configuration worked.")
+              "Whether the last reload of the configuration succeeded.")
       .Add(last_reload_worked_ ? 1 : 0);
   metrics
       ->Gauge("atoll_config_last_reload_success_timestamp_seconds",
-              "When the configuration was last read, since the Unix epoch.")
+              "Time of the last successful load of the configuration, since the Unix epoch.")
       .Add(static_cast<double>(last_reload_ms_) / 1e3);
   MetricFamily& certificate =
       metrics->Gauge("atoll_tls_certificate_not_after_timestamp_seconds",
                      "When the certificate expires, since the Unix epoch. Absent without TLS.");
   if (certificate_ends_s_ != 0) certificate.Add(certificate_ends_s_);
   denials_->AddMetrics(metrics);
-  metrics->Gauge("atoll_http_in_flight", "Requests that the daemon has in hand.")
+  metrics->Gauge("atoll_http_in_flight", "Requests being handled by the daemon.")
       .Add(concurrency_->in_hand());
   metrics
       ->Counter("atoll_http_refused_total",
-                "Requests that were refused because server.limit_concurrency was reached.")
+                "Requests refused because server.limit_concurrency was reached.")
       .Add(concurrency_->refused());
 }
 
@@ -342,7 +345,7 @@ void Daemon::WatchCertificate() {
 Status Daemon::ExportMetrics() {
   ATOLL_ASSIGN(auto settings, FindOtelSettings(config_, opened_.sources.environment));
   if (!settings) return {};
-  LogLine(LogLevel::kInfo, "metrics are sent").Add("url", settings->url);
+  LogLine(LogLevel::kInfo, "exporting metrics").Add("url", settings->url);
   metrics_ = std::make_unique<MetricsExport>(*loop_, SystemClock(), std::move(*settings), [this] {
     MetricSet metrics = Collect();
     measurements_->AddUpstream(&metrics);
@@ -400,13 +403,13 @@ void Daemon::WarnAboutLimits() const {
       continue;
     }
     LogLine(LogLevel::kWarning,
-            "this host cannot enforce a limit: sandboxes run without it, requests for it are "
+            "this host cannot enforce a limit: sandboxes run without it, and requests for it are "
             "refused ('atoll doctor' says why)")
         .Add("limit", field.key);
   }
   if (std::find(available.begin(), available.end(), "disk") == available.end()) {
     LogLine(LogLevel::kWarning,
-            "the store has no project quotas: sandboxes may fill the disk, requests for a disk "
+            "the store has no project quotas: sandboxes may fill the disk, and requests for a disk "
             "limit are refused")
         .Add("remedy", quota::Remedy())
         .Add("data_dir", config_.data_dir);
@@ -440,13 +443,12 @@ void Daemon::ReloadConfig() {
   NotifySystemd(ReloadingState());
   const auto failed = [this](const Error& error) {
     last_reload_worked_ = false;
-    LogLine(LogLevel::kError, "the configuration could not be read again; nothing has changed")
-        .Add(error);
+    LogLine(LogLevel::kError, "cannot reload the configuration; nothing has changed").Add(error);
     NotifySystemd("READY=1\nSTATUS=Serving; the last reload failed");
   };
   auto reload = PlanReload(config_, opened_.sources);
   if (!reload) return failed(reload.error());
-  // Also if the names of its files are the same: certificates are renewed in place.
+  // Reloaded even if the file names are unchanged, because certificates are renewed in place.
   auto tls = LoadCertificate(reload->config);
   if (!tls) return failed(tls.error());
   const bool rotates = reload->config.api_key != config_.api_key;
@@ -462,13 +464,13 @@ void Daemon::ReloadConfig() {
   last_reload_worked_ = true;
   last_reload_ms_ = SystemClock().UnixMillis();
   const bool all = reload->deferred.empty();
-  LogLine line(all ? LogLevel::kInfo : LogLevel::kWarning, "configuration read again");
+  LogLine line(all ? LogLevel::kInfo : LogLevel::kWarning, "reloaded the configuration");
   for (const std::string& key : reload->changed) line.Add("changed", key);
   for (const std::string& key : reload->deferred) line.Add("needs_restart", key);
   NotifySystemd("READY=1\nSTATUS=Serving");
 }
 
-// The keys that the table calls live.
+// Applies the keys that the table marks as live.
 void Daemon::Apply(const Config& config) {
   config_ = config;
   SetLogLevel(config_.log_level);
@@ -477,16 +479,16 @@ void Daemon::Apply(const Config& config) {
   concurrency_->SetLimit(config_.limit_concurrency);
 }
 
-// Whoever came in with the old key has no business here any more.
+// Ends what was authorised by the old key.
 void Daemon::RotateKey() {
   api_->SetApiKey(config_.api_key);
   server_->EndExchanges();
-  LogLine(LogLevel::kInfo,
-          "the API key was replaced: streams have been cut, and tokens of sandboxes are to be "
-          "fetched anew");
+  LogLine(
+      LogLevel::kInfo,
+      "the API key was replaced: streams were cut, and clients must fetch sandboxes' tokens again");
 }
 
-// From the loop: a daemon whose loop hangs is as good as dead, and systemd's to start again.
+// Runs on the loop: if the loop hangs, systemd must restart the daemon.
 void Daemon::PingWatchdog() {
   NotifySystemd("WATCHDOG=1");
   loop_->After(watchdog_us_, [this] { PingWatchdog(); });

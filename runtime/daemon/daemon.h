@@ -1,4 +1,4 @@
-// Everything that lives while the daemon serves, in the order in which the parts need each other.
+// All parts of the serving daemon, in the order of their dependencies.
 #pragma once
 
 #include <cstdint>
@@ -39,30 +39,30 @@ namespace atl::daemon {
 
 class Daemon {
  public:
-  // What was opened as root.
+  // Resources that were opened while root.
   struct Opened {
     UniqueFd listener;
     uint16_t port = 0;
-    UniqueFd metrics_listener;  // none: metrics are where the API is
+    UniqueFd metrics_listener;  // invalid: metrics are served only by the API
     std::string api_key;
     std::string route_secret;                     // signs routes
-    std::shared_ptr<const http::TlsContext> tls;  // null: none
+    std::shared_ptr<const http::TlsContext> tls;  // null: no TLS
     std::unique_ptr<launch::SpawnerClient> spawner;
     wire::Greeting hello;
     std::unique_ptr<netpolicy::Network> network;
     sandbox::InterceptorProgram interceptor;
-    Sources sources;  // of the configuration, for SIGHUP
+    Sources sources;  // sources of the configuration, for SIGHUP
   };
 
-  // With privileges dropped: opens the stores, makes records and host agree, and serves once Run is
-  // called. If that fails and no sandbox lives, the network is taken back.
+  // Call with privileges dropped. Opens the stores, reconciles records and host, and serves once
+  // Run is called. If it fails and no sandbox is alive, the network is removed again.
   static Result<std::unique_ptr<Daemon>> Create(const Config& config, Opened opened);
   Daemon(const Daemon&) = delete;
   Daemon& operator=(const Daemon&) = delete;
   ~Daemon();
 
-  // Until SIGTERM, SIGINT or a shutdown request; SIGHUP reads the configuration again (the three
-  // must be blocked in the process). Sandboxes are left alone.
+  // Runs until SIGTERM, SIGINT or a shutdown request. SIGHUP reloads the configuration. These three
+  // signals must be blocked in the process. Sandboxes keep running.
   Status Run();
 
  private:
@@ -71,15 +71,15 @@ class Daemon {
   void TakeBackNetwork();
   std::vector<std::string> PrivateDirectories() const;
   api::ApiConfig MakeApiConfig() const;
-  // The server of metrics.listen, and OpenTelemetry's collector, if they are wanted.
+  // Start the server of metrics.listen, and the export to OpenTelemetry's collector, if configured.
   Status ServeMetrics();
   Status ExportMetrics();
   void CollectOwn(MetricSet* metrics) const;
   MetricSet Collect();
   void UseCertificate(const std::shared_ptr<const http::TlsContext>& tls);
-  // Keeps the subject `certificate` of /health true while the clock goes on.
+  // Keeps the subject `certificate` of /health current as time passes.
   void WatchCertificate();
-  // For api::Api::Parts.
+  // Used by api::Api::Parts.
   void MakeBackup(std::function<void(Result<std::string>)> done);
   void Handle(std::shared_ptr<http::Exchange> exchange);
   Status WatchSignals();
@@ -94,7 +94,7 @@ class Daemon {
   Config config_;
   Opened opened_;
   Health health_;
-  // Destroyed in the opposite order: whoever uses a part stands below it.
+  // Destroyed in reverse order, so each part comes after those that it uses.
   std::unique_ptr<http::PooledLoop> loop_;
   std::unique_ptr<DenialReport> denials_;
   std::unique_ptr<netpolicy::Network> network_;
@@ -120,19 +120,19 @@ class Daemon {
   std::unique_ptr<sandbox::Sandboxes> sandboxes_;
   std::unique_ptr<sandbox::HostWatch> host_watch_;
   std::shared_ptr<api::Measurements> measurements_;
-  std::unique_ptr<MetricsExport> metrics_;  // null: nobody is sent them
+  std::unique_ptr<MetricsExport> metrics_;  // null: no export
   std::unique_ptr<api::Api> api_;
   std::unique_ptr<api::Concurrency> concurrency_;
   std::unique_ptr<http::Server> server_;
   std::unique_ptr<http::Server> metrics_server_;  // null: none
   UniqueFd signals_;
   Loop::Id signal_watch_ = 0;
-  int64_t watchdog_us_ = 0;  // between two pings; 0: nobody waits for them
+  int64_t watchdog_us_ = 0;  // interval of pings; 0: systemd expects none
   bool quitting_ = false;
   uint64_t spawner_restarts_ = 0;
   bool last_reload_worked_ = true;
-  int64_t last_reload_ms_ = 0;      // since the Unix epoch; the start counts as one
-  int64_t certificate_ends_s_ = 0;  // likewise; 0: no TLS
+  int64_t last_reload_ms_ = 0;      // since the Unix epoch; the start counts as a reload
+  int64_t certificate_ends_s_ = 0;  // since the Unix epoch; 0: no TLS
   Loop::Id certificate_timer_ = 0;
 };
 

@@ -25,7 +25,7 @@ std::string BodyOf(const std::string& sandbox, const netpolicy::Denial& denial) 
   return JsonText(body);
 }
 
-// On a pool thread. True if there is no use in another attempt.
+// Runs on a pool thread. Returns true if another attempt would be useless.
 bool Deliver(const std::string& url, std::string body) {
   const auto status = PostJson(url, {}, std::move(body), DenialReport::kTimeoutUs);
   if (!status) return status.error().code() == Code::kInvalidArgument;
@@ -35,15 +35,14 @@ bool Deliver(const std::string& url, std::string body) {
 }  // namespace
 
 void DenialReport::AddMetrics(MetricSet* metrics) const {
-  MetricFamily& denied = metrics->Counter(
-      "atoll_egress_denied_total",
-      "Denials that were told, by why. Repeats of one, and what a sandbox has beyond ten "
-      "a second, do not count.",
-      {"reason"});
+  MetricFamily& denied = metrics->Counter("atoll_egress_denied_total",
+                                          "Reported denials, by reason. Repeats of one, and those "
+                                          "of a sandbox beyond ten a second, do not count.",
+                                          {"reason"});
   for (const auto& [reason, count] : denied_) denied.Add(count, {reason});
   metrics
       ->Counter("atoll_webhook_dropped_total",
-                "Denials that the webhook of network.denial_webhook was not told.")
+                "Denials that were not delivered to network.denial_webhook.")
       .Add(undelivered_);
 }
 
@@ -54,7 +53,7 @@ void DenialReport::Report(const std::string& sandbox, const netpolicy::Denial& d
   if (!queued_.Take(sandbox)) {
     ++undelivered_;
     if (dropped_++ == 0) {
-      LogLine(LogLevel::kWarning, "the webhook for denials does not keep up; some are dropped")
+      LogLine(LogLevel::kWarning, "the webhook for denials is too slow; dropping some denials")
           .Add("url", webhook_);
     }
     return;
@@ -93,7 +92,7 @@ void DenialReport::Posted(bool delivered) {
   }
   if (!delivered) {
     ++undelivered_;
-    LogLine(LogLevel::kWarning, "a denial could not be told to the webhook").Add("url", webhook_);
+    LogLine(LogLevel::kWarning, "cannot deliver a denial to the webhook").Add("url", webhook_);
   }
   attempts_ = 0;
   queued_.Give(queue_.front().sandbox);

@@ -1,13 +1,13 @@
-// Tells people what sandboxes were denied: a log line each, and a POST to the operator's webhook.
+// Reports denials of sandboxes to the operator: a log line for each, and a POST to a webhook with
 //
 //   {"hostname", "timestamp", "source": "opensandbox-egress", "sandboxId"} as upstream has it, and
 //   "address", "port", "protocol", "reason", "count"
 //
-// What cannot be delivered in four attempts is dropped, and so is what comes while 256 wait. Of the
-// queue and of the log's lines nobody takes more than an eighth of what is left: one sandbox that
-// is denied without end does not keep the others' denials from being told.
+// A report is dropped after four failed attempts, or if 256 others are queued. No sandbox takes
+// more than an eighth of what is left of the queue or of the log lines, so one that is denied
+// without end does not suppress the reports of others.
 //
-// Thread rule: on the loop; the POST is made by a pool thread, one at a time.
+// Thread rule: on the loop; a pool thread makes the POST, one at a time.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +28,10 @@ class DenialReport {
   static constexpr size_t kQueue = 256;
   static constexpr int kAttempts = 4;
   static constexpr int64_t kTimeoutUs = 5'000'000;
-  // Log lines of all sandboxes together.
+  // Most log lines of all sandboxes together.
   static constexpr size_t kLinesPerSecond = 100;
 
-  // `webhook`: a URL, or empty.
+  // `webhook`: a URL; empty: none.
   DenialReport(Loop& loop, std::string webhook) : loop_(loop), webhook_(std::move(webhook)) {}
   DenialReport(const DenialReport&) = delete;
   DenialReport& operator=(const DenialReport&) = delete;
@@ -51,16 +51,16 @@ class DenialReport {
     std::string sandbox;
     std::string body;
   };
-  std::deque<Waiting> queue_;  // the first is under way
+  std::deque<Waiting> queue_;  // the first one is in flight
   netpolicy::FairShares queued_{kQueue};
   bool posting_ = false;
   int attempts_ = 0;
   uint64_t dropped_ = 0;
-  std::map<std::string, uint64_t> denied_;  // by reason, of which netpolicy has a few
+  std::map<std::string, uint64_t> denied_;  // key: reason; netpolicy has only a few
   uint64_t undelivered_ = 0;
-  int64_t second_ = 0;  // that `lines_` counts
+  int64_t second_ = 0;  // the second that `lines_` counts
   netpolicy::FairShares lines_{kLinesPerSecond};
-  // Work of the pool may outlive us.
+  // Work on the pool may outlive this object.
   std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
 };
 

@@ -24,12 +24,12 @@ constexpr char kDaemonFile[] = "daemon.json";
 constexpr char kKeyFile[] = "api_key";
 constexpr char kRouteKeyFile[] = "route_key";
 
-// Makes what is missing of `path`, root's and 0755; what exists stays as it is.
+// Creates the missing parts of `path`, owned by root, 0755. Existing parts are not changed.
 Status MakeParents(const std::string& path) {
   for (size_t at = path.find('/', 1);; at = path.find('/', at + 1)) {
     const std::string part = path.substr(0, at);
     if (::mkdir(part.c_str(), 0755) == 0) {
-      // Whatever the umask is.
+      // Independent of the umask.
       if (::chmod(part.c_str(), 0755) != 0) return FailSys("chmod " + part);
     } else if (errno != EEXIST) {
       return FailSys("mkdir " + part);
@@ -38,7 +38,8 @@ Status MakeParents(const std::string& path) {
   }
 }
 
-// Only the user's: a directory that others had prepared, or a link in its place, is not taken over.
+// The directory must be only the user's: one that others have prepared, or a link in its place, is
+// refused.
 Status MakePrivate(int parent, const std::string& name, const User& user) {
   ATOLL_TRY(sys::EnsureDirAt(parent, name, 0700));
   ATOLL_ASSIGN(const UniqueFd fd, sys::OpenAt(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
@@ -59,17 +60,18 @@ Status MakeTop(const std::string& path, UniqueFd* fd) {
   ATOLL_ASSIGN(*fd, sys::Open(path, O_RDONLY | O_DIRECTORY));
   struct stat info {};
   if (::fstat(fd->get(), &info) != 0) return FailSys("fstat " + path);
-  // Whoever may rename entries here owns the daemon.
+  // Whoever may rename entries here controls the daemon.
   if (info.st_uid != 0 || (info.st_mode & 0022) != 0) {
     return Fail(Code::kFailedPrecondition,
-                path + " must belong to root and be writable by nobody else: chown root " + path +
+                path + " must belong to root and be writable only by root: chown root " + path +
                     " && chmod 0755 " + path);
   }
   return {};
 }
 
-// What root may open tells nothing, and what is not there yet gets its rights from us. Before there
-// are threads: the identity for file accesses is the thread's.
+// Tests the access with the user's identity, because root's access proves nothing. Parts that do
+// not exist yet are created with the right mode later. Call before there are threads: the file
+// system identity belongs to the thread.
 Status CheckReachable(const std::string& path, const User& user) {
   std::string there = path;
   while (there.size() > 1 && ::access(there.c_str(), F_OK) != 0 && errno == ENOENT) {
@@ -77,22 +79,23 @@ Status CheckReachable(const std::string& path, const User& user) {
   }
   if (::setgroups(0, nullptr) != 0) return FailSys("setgroups");
   ::setfsgid(user.gid);
-  ::setfsuid(user.uid);  // and with it the capabilities that are about files
+  ::setfsuid(user.uid);  // also drops the capabilities for files
   const bool enters = ::faccessat(AT_FDCWD, there.c_str(), X_OK, AT_EACCESS) == 0;
   ::setfsuid(0);
   ::setfsgid(0);
   if (enters) return {};
   return Fail(Code::kFailedPrecondition,
-              "the daemon's user may not enter " + there +
-                  ": chmod a+x it and what it lies in, or choose another directory");
+              "the daemon's user cannot enter " + there +
+                  ": chmod a+x it and its parents, or choose another directory");
 }
 
-// An empty descriptor: there is no such file, and O_CREAT was not asked for.
+// Returns an invalid descriptor if the file does not exist and O_CREAT was not requested.
 Result<UniqueFd> Lock(const std::string& path, int flags, const std::string& used) {
   auto fd = sys::Open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | flags, 0600);
   if (!fd && flags == 0 && fd.error().code() == Code::kNotFound) return UniqueFd();
   if (!fd) return fd;
-  // The directory is the user's: whoever has got hold of the daemon may have put a FIFO there.
+  // The directory belongs to the user, so whoever has compromised the daemon may have put a FIFO
+  // there.
   struct stat info {};
   if (::fstat(fd->get(), &info) != 0) return FailSys("fstat " + path);
   if (!S_ISREG(info.st_mode)) {
@@ -145,11 +148,12 @@ Result<Locks> LockDirectories(const Config& config) {
 
 namespace {
 
-// The secret in `name` of the state directory; the first start makes it.
+// Returns the secret in `name` of the state directory. The first start creates it.
 Result<std::string> FindSecret(const Config& config, const User& user, const char* name) {
   ATOLL_ASSIGN(const UniqueFd state,
                sys::Open(StateDir(config), O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
-  // The directory is the user's: whoever has got hold of the daemon may have put anything there.
+  // The directory belongs to the user, so whoever has compromised the daemon may have put anything
+  // there.
   const uid_t owners[] = {0, user.uid};
   auto key = ReadPlainFileAt(state.get(), name, 4096, owners);
   if (key) {
@@ -159,7 +163,7 @@ Result<std::string> FindSecret(const Config& config, const User& user, const cha
     return key;
   }
   std::string made = sandbox::NewAccessToken();
-  // As the user from birth: a chown by name could be made to hit something else.
+  // Created as the user: a later chown by name could be redirected to another file.
   ATOLL_TRY(AsUser(user, [&] { return sys::ReplaceFileAt(state.get(), name, made + "\n", 0600); }));
   return made;
 }
@@ -174,7 +178,7 @@ Result<UniqueFd> LockStore(const Config& config) {
   if (errno != EWOULDBLOCK) return FailSys("flock " + path);
   return Fail(Code::kFailedPrecondition,
               "a spawner uses " + path +
-                  ": start atolld, and end both and all sandboxes with 'atoll shutdown --all'");
+                  ": start atolld, and stop both and all sandboxes with 'atoll shutdown --all'");
 }
 
 Result<std::string> FindApiKey(const Config& config, const User& user) {
@@ -207,7 +211,7 @@ Status WriteDaemonFile(const Config& config, uint16_t port) {
   const std::string text = JsonText(file) + "\n";
   Status written = sys::ReplaceFileAt(run.get(), kDaemonFile, text, 0644);
   if (written || !IsDiskFull(written.error())) return written;
-  // The block that the last daemon's text is in takes ours.
+  // If the disk is full, the former file is overwritten in place, which reuses its block.
   ATOLL_ASSIGN(const UniqueFd old, sys::OpenAt(run.get(), kDaemonFile, O_WRONLY | O_NOFOLLOW));
   ATOLL_TRY(sys::WriteAll(old.get(), text));
   if (::ftruncate(old.get(), static_cast<off_t>(text.size())) != 0) {

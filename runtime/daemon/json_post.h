@@ -1,4 +1,4 @@
-// What the daemon tells others by HTTP: a document, posted to a URL of the operator's.
+// Posts a JSON document to a URL of the operator.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace atl::daemon {
 
-// The status of the answer. Blocks, at most `timeout_us`: for a pool thread. `url`: http:// or
-// https://, where the server must have a certificate that this host believes; without a path it is
-// the server's root.
+// Returns the status of the answer. Blocks for at most `timeout_us`; call on a pool thread. `url`:
+// http://, or https:// with a certificate that this host trusts. A URL without a path means the
+// server's root.
 Result<int> PostJson(const std::string& url, const http::Headers& headers, std::string body,
                      int64_t timeout_us);
 

@@ -11,7 +11,7 @@
 namespace atl::daemon {
 namespace {
 
-// A burst of a thousand clients.
+// Enough for a burst of a thousand clients.
 constexpr int kBacklog = 1024;
 
 struct Address {
@@ -46,7 +46,7 @@ uint16_t PortOf(const sockaddr_storage& storage) {
                    : reinterpret_cast<const sockaddr_in6&>(storage).sin6_port);
 }
 
-// Whether it listens where a new socket would.
+// Returns true if the socket listens at the wanted address.
 bool ListensOn(int socket, const Address& wanted) {
   int listens = 0;
   socklen_t size = sizeof listens;
@@ -73,7 +73,7 @@ Result<UniqueFd> Bind(const Address& address, const std::string& where, const st
       ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!listener) return FailSys("socket");
   const int one = 1;
-  // A restart must not wait for connections of the last daemon to time out.
+  // A restart must not wait until the former daemon's connections have timed out.
   if (::setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0) {
     return FailSys("setsockopt SO_REUSEADDR");
   }
@@ -82,8 +82,9 @@ Result<UniqueFd> Bind(const Address& address, const std::string& where, const st
       ::listen(listener.get(), kBacklog) != 0) {
     Error error = SysError(where);
     if (error.error_number() != EADDRINUSE) return Fail(std::move(error));
-    return Fail(Code::kFailedPrecondition,
-                error.message() + "; stop what listens there, or choose another: " + flag);
+    return Fail(
+        Code::kFailedPrecondition,
+        error.message() + "; stop the program that listens there, or choose another port: " + flag);
   }
   return listener;
 }
@@ -98,8 +99,8 @@ Result<Listener> BindListener(const std::string& host, uint16_t port, const std:
   listener.socket = TakeStored(stored);
   if (listener.socket && !ListensOn(listener.socket.get(), address)) {
     NotifySystemd("FDSTOREREMOVE=1\nFDNAME=" + stored);
-    // Until systemd has read that it listens on by its duplicate, perhaps on the port that is
-    // wanted.
+    // shutdown, because systemd's duplicate would keep listening until systemd has read the
+    // removal, perhaps on the wanted port.
     ::shutdown(listener.socket.get(), SHUT_RDWR);
     listener.socket.reset();
   }

@@ -1,5 +1,5 @@
-// Listening sockets, bound before anything else is touched: a port that is taken must leave the
-// host as it was.
+// Listening sockets. They are bound before anything else is changed, so that a port that is taken
+// leaves the host as it was.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@ namespace atl::daemon {
 
 struct Listener {
   UniqueFd socket;
-  uint16_t port = 0;  // the real one, if 0 was asked for
+  uint16_t port = 0;  // the actual port, if 0 was requested
 };
-// `host`: a literal address. `flag` is that of the port, for errors. `stored`: under that name
-// systemd keeps the socket across restarts of the unit; clients that come meanwhile wait in its
+// `host`: a literal address. `flag`: that of the port, for errors. `stored`: the name under which
+// systemd keeps the socket across restarts of the unit; clients that connect meanwhile wait in its
 // queue instead of being refused.
 Result<Listener> BindListener(const std::string& host, uint16_t port, const std::string& flag,
                               const std::string& stored);

@@ -34,21 +34,22 @@ namespace {
 void PrepareProcess() {
   ::umask(0077);
   ::signal(SIGPIPE, SIG_IGN);
-  // Before there are threads, so that none of them takes these.
+  // Blocked before there are threads, so that no thread receives these signals.
   sigset_t blocked;
   sigemptyset(&blocked);
   sigaddset(&blocked, SIGTERM);
   sigaddset(&blocked, SIGINT);
   sigaddset(&blocked, SIGHUP);
   ::pthread_sigmask(SIG_BLOCK, &blocked, nullptr);
-  // Each proxied stream is two descriptors.
+  // Each proxied stream uses two descriptors.
   if (auto reserved = ReserveDescriptors(); !reserved) {
-    LogLine(LogLevel::kWarning, "no descriptors are kept for answering").Add(reserved.error());
+    LogLine(LogLevel::kWarning, "cannot reserve descriptors for answering").Add(reserved.error());
   }
   if (const rlim_t low = LowDescriptorLimit(); low != 0) {
-    LogLine(LogLevel::kWarning,
-            "few files may be open: sandboxes and streams are refused early, and snapshots, forks "
-            "and differences of deep trees fail; raise LimitNOFILE, or ulimit -Hn of the shell")
+    LogLine(
+        LogLevel::kWarning,
+        "the limit of open files is low: sandboxes and streams are refused early, and snapshots, "
+        "forks and differences of deep trees fail; raise LimitNOFILE, or ulimit -Hn of the shell")
         .Add("limit", low)
         .Add("enough", kEnoughDescriptors);
   }
@@ -64,8 +65,8 @@ Result<std::vector<netpolicy::PolicyRule>> RulesFor(const std::vector<std::strin
   return rules;
 }
 
-// With whom the servers of credential vaults have to be known: OpenSSL's variable, else Debian's
-// file, for the interceptor cannot look into a directory when a certificate comes.
+// Finds the interceptor and the authorities that it verifies servers with: OpenSSL's variable, or
+// Debian's file, because the confined interceptor cannot search a directory later.
 Result<sandbox::InterceptorProgram> FindInterceptor() {
   sandbox::InterceptorProgram program;
   ATOLL_ASSIGN(program.path, FindProgram("atoll-intercept"));
@@ -95,13 +96,14 @@ Status Serve(const Config& config, Sources sources) {
   ATOLL_ASSIGN(opened.api_key, FindApiKey(config, user));
   ATOLL_ASSIGN(opened.route_secret, FindRouteSecret(config, user));
   ATOLL_ASSIGN(FoundSpawner spawner, ConnectOrStartSpawner(config));
-  // One that was there before, or has sandboxes, is not ours to end.
+  // A spawner that was there before, or has sandboxes, is not stopped.
   auto stop_started = Cleanup([&config, ours = spawner.started && spawner.hello.sandboxes.empty()] {
     if (ours) StopStartedSpawner(config);
   });
   opened.spawner = std::move(spawner.client);
   opened.hello = std::move(spawner.hello);
-  // A spawner that we have started is our child until we end: it must not stay a zombie.
+  // A spawner that was started here stays a child until the daemon exits, and must not become a
+  // zombie.
   ::signal(SIGCHLD, SIG_IGN);
   netpolicy::NetworkConfig network;
   network.instance = opened.hello.instance;
@@ -121,8 +123,8 @@ Status Serve(const Config& config, Sources sources) {
   ATOLL_ASSIGN(const std::unique_ptr<Daemon> daemon, Daemon::Create(config, std::move(opened)));
   stop_started.Release();
   ATOLL_TRY(daemon->Run());
-  // Not through the destructors: they would wait for what the pool is at, an import or a slow disk,
-  // and the next daemon with them. What SIGKILL cannot lose, this does not.
+  // Skips destructors, which would wait for the work of the pool (an import, a slow disk), and
+  // thereby delay the next daemon. The state is safe against SIGKILL, so nothing is lost.
   std::_Exit(0);
 }
 
@@ -145,7 +147,7 @@ int Main(int argc, char** argv) {
   auto line = ParseCommandLine(argc, argv, &exit_code);
   if (!line) return exit_code;
   InitLog("atolld", LogLevel::kInfo);
-  // The configuration may hold the API key already.
+  // The configuration may already contain the API key.
   Status prepared = ForbidCoreDumps();
   if (prepared) prepared = http::WipeTlsMemory();
   if (!prepared) return Report("cannot start", prepared);

@@ -17,7 +17,7 @@ Status PostDocument(const MetricsExport::Post& post, const OtelSettings& setting
                                       : PostJson(settings.url, settings.headers,
                                                  std::move(document), MetricsExport::kTimeoutUs));
   if (status / 100 == 2) return {};
-  return Fail(Code::kUnavailable, "the answer is " + std::to_string(status));
+  return Fail(Code::kUnavailable, "the collector answers " + std::to_string(status));
 }
 
 }  // namespace
@@ -58,21 +58,21 @@ void MetricsExport::Send() {
 
 void MetricsExport::Sent(const Status& sent, int64_t began_us) {
   sending_ = false;
-  Tell(sent);
+  LogResult(sent);
   if (finishing_) return Done();
   SendLater(std::max(settings_->interval_us, 4 * (clock_.BootMicros() - began_us)));
 }
 
-void MetricsExport::Tell(const Status& sent) {
+void MetricsExport::LogResult(const Status& sent) {
   if (sent) {
-    if (std::exchange(failing_, false)) LogLine(LogLevel::kInfo, "metrics are sent again");
+    if (std::exchange(failing_, false)) LogLine(LogLevel::kInfo, "exporting metrics works again");
     return;
   }
   const int64_t now = clock_.BootMicros();
-  if (now - told_us_ < kQuietUs) return;
-  told_us_ = now;
+  if (now - logged_us_ < kQuietUs) return;
+  logged_us_ = now;
   failing_ = true;
-  LogLine(LogLevel::kWarning, "metrics cannot be sent; counts go on")
+  LogLine(LogLevel::kWarning, "cannot export metrics; counting continues")
       .Add("url", settings_->url)
       .Add(sent.error());
 }
@@ -83,7 +83,8 @@ void MetricsExport::Finish(int64_t limit_us, std::function<void()> done) {
   loop_.After(limit_us, [this, alive = std::weak_ptr(alive_)] {
     if (!alive.expired()) Done();
   });
-  // What is under way has to do for the last: who does not take it, takes no other.
+  // A document in flight counts as the last one: a collector that does not take it would not take
+  // another.
   if (!sending_) Send();
 }
 

@@ -22,7 +22,7 @@ struct Variable {
   std::string_view value;
 };
 
-// The first of `names` that is there and not empty; else none has a name.
+// Returns the first of `names` that is set and not empty; otherwise a variable without a name.
 Variable FirstOf(const std::vector<std::string>& environment,
                  std::initializer_list<std::string_view> names) {
   for (const std::string_view name : names) {
@@ -52,12 +52,12 @@ Result<std::string> MetricsUrl(const Config& config, const std::vector<std::stri
   return url;
 }
 
-// "name=value,name=value", both with %XX.
+// Parses "name=value,name=value", both with %XX.
 Result<std::vector<std::pair<std::string, std::string>>> ParsePairs(const Variable& variable) {
   std::vector<std::pair<std::string, std::string>> pairs;
   const Error bad(Code::kInvalidArgument, std::string(variable.name) +
-                                              ": use NAME=VALUE, with ',' between two and %XX for "
-                                              "what a name or a value cannot hold");
+                                              ": use NAME=VALUE, separated by ',', with %XX for "
+                                              "characters that a name or value cannot have");
   std::string_view rest = variable.value;
   while (!rest.empty()) {
     const std::string_view entry = rest.substr(0, rest.find(','));
@@ -115,7 +115,7 @@ Result<std::optional<OtelSettings>> FindOtelSettings(const Config& config,
   if (::uname(&host) == 0) add("host.name", host.nodename);
   add("service.version", ATOLL_VERSION);
   set("service.name", config.otel_service_name);
-  // Of this process: counts begin anew with each.
+  // An id of this process, because each process counts anew.
   set("service.instance.id", NewSandboxId());
   return std::optional(std::move(settings));
 }

@@ -1,5 +1,5 @@
-// Where metrics are sent to, as whom and with what: the section [otel], and the variables that
-// OpenTelemetry's own exporters know.
+// The destination and identity of exported metrics, from the section [otel] and the variables of
+// OpenTelemetry's own exporters.
 #pragma once
 
 #include <optional>
@@ -14,20 +14,27 @@
 namespace atl::daemon {
 
 struct OtelSettings {
-  std::string url;        // of the metrics alone: "http://localhost:4318/v1/metrics"
-  http::Headers headers;  // secrets among them
-  std::vector<std::pair<std::string, std::string>> resource;  // who tells: service.name and others
+  std::string url;        // URL for metrics: "http://localhost:4318/v1/metrics"
+  http::Headers headers;  // may contain secrets
+  // identity of the sender: service.name and others
+  std::vector<std::pair<std::string, std::string>> resource;
   int64_t interval_us = 0;
 };
 
-// Nothing: nothing is to be sent, because otel.enabled is false, OTEL_SDK_DISABLED is true or
-// OTEL_METRICS_EXPORTER is none. The URL is the first that there is of otel.endpoint and
-// OTEL_EXPORTER_OTLP_METRICS_ENDPOINT, as they are; OTEL_EXPORTER_OTLP_ENDPOINT with /v1/metrics
-// behind it; that of this host. (To one of the first two without a path it is added as well, for a
-// collector has nothing at its root.) Headers come from OTEL_EXPORTER_OTLP_METRICS_HEADERS, else
-// OTEL_EXPORTER_OTLP_HEADERS; attributes from OTEL_RESOURCE_ATTRIBUTES, below otel.service_name and
-// before the host's name and our version.
-// Errors name the variable, and no header's value.
+// Returns the settings. Empty if nothing is to be sent: otel.enabled is false, OTEL_SDK_DISABLED is
+// true, or OTEL_METRICS_EXPORTER is none.
+//
+// The URL is the first of these that is set:
+// - otel.endpoint or OTEL_EXPORTER_OTLP_METRICS_ENDPOINT as they are; /v1/metrics is added only if
+//   there is no path, because a collector has nothing at its root;
+// - OTEL_EXPORTER_OTLP_ENDPOINT with /v1/metrics;
+// - the standard URL on this host.
+//
+// Headers come from OTEL_EXPORTER_OTLP_METRICS_HEADERS, or else OTEL_EXPORTER_OTLP_HEADERS.
+// Attributes come from OTEL_RESOURCE_ATTRIBUTES. otel.service_name overrides them, and they
+// override the host's name and our version.
+//
+// Errors name the variable, and never a header's value.
 Result<std::optional<OtelSettings>> FindOtelSettings(const Config& config,
                                                      const std::vector<std::string>& environment);
 

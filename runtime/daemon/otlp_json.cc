@@ -12,7 +12,7 @@ namespace {
 using nlohmann::json;
 
 constexpr char kScope[] = "opensandbox.server";  // upstream's name
-constexpr int kCumulative = 2;  // AGGREGATION_TEMPORALITY_CUMULATIVE; OTLP wants the number
+constexpr int kCumulative = 2;  // AGGREGATION_TEMPORALITY_CUMULATIVE; OTLP requires the number
 
 json Attribute(const std::string& name, const LabelValue& value) {
   json typed;

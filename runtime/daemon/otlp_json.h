@@ -1,6 +1,6 @@
-// Metrics as OpenTelemetry's collectors take them: an ExportMetricsServiceRequest in the JSON form
-// of OTLP (opentelemetry-proto), where 64-bit integers are texts. Counts are cumulative since the
-// start of the process, so a document that is lost loses nothing.
+// Metrics in the form of OpenTelemetry's collectors: an ExportMetricsServiceRequest in the JSON
+// form of OTLP (opentelemetry-proto), in which 64-bit integers are strings. Counts are cumulative
+// since the start of the process, so a lost document loses nothing.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct OtlpContext {
   int64_t now_us = 0;
 };
 
-// Families without samples are left out.
+// Families without samples are omitted.
 std::string OtlpMetrics(const MetricSet& metrics, const OtlpContext& context);
 
 }  // namespace atl::daemon

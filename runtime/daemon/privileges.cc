@@ -26,7 +26,8 @@ Status Prctl(const char* what, int option, unsigned long value) {
   return {};
 }
 
-// Up to the first number that the kernel does not know: it may know more than our headers.
+// Goes up to the first number that the kernel does not know, because it may know more than our
+// headers.
 Status DropBoundingSet() {
   for (unsigned long cap = 0; ::prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; ++cap) {
     ATOLL_TRY(Prctl("PR_CAPBSET_DROP", PR_CAPBSET_DROP, cap));
@@ -56,13 +57,13 @@ Status Verify(const User& user) {
     return FailSys("getresuid");
   }
   for (uid_t uid : uids) {
-    if (uid != user.uid) return fail("a uid is another one");
+    if (uid != user.uid) return fail("a uid differs");
   }
   for (gid_t gid : gids) {
-    if (gid != user.gid) return fail("a gid is another one");
+    if (gid != user.gid) return fail("a gid differs");
   }
-  if (::getgroups(0, nullptr) != 0) return fail("supplementary groups are left");
-  if (::setuid(0) == 0) return fail("the way back to root is open");
+  if (::getgroups(0, nullptr) != 0) return fail("supplementary groups remain");
+  if (::setuid(0) == 0) return fail("root can be regained");
   const Caps have(::cap_get_proc());
   const Caps want(::cap_init());
   if (!have || !want) return FailSys("cap_get_proc");
@@ -87,7 +88,7 @@ Status RequireRoot() {
   if (::geteuid() == 0) return {};
   return Fail(Code::kPermissionDenied,
               "atolld must be started as root: it starts the spawner, opens the network and then "
-              "drops to its own user");
+              "changes to its own user");
 }
 
 Result<User> FindUser(const std::string& name) {
@@ -102,7 +103,7 @@ Result<User> FindUser(const std::string& name) {
   }
   if (entry->pw_uid == 0) {
     return Fail(Code::kInvalidArgument,
-                "runtime.user '" + name + "' is root; name a user without privileges");
+                "runtime.user '" + name + "' is root; use a user without privileges");
   }
   return User{entry->pw_uid, entry->pw_gid};
 }
@@ -116,7 +117,7 @@ Status AsUser(const User& user, const std::function<Status()>& work) {
 }
 
 Status DropPrivileges(const User& user) {
-  // KEEPCAPS: setresuid would clear the permitted set, and the capability that stays with it.
+  // KEEPCAPS, because setresuid would clear the permitted set, and the capability to keep with it.
   ATOLL_TRY(Prctl("PR_SET_KEEPCAPS", PR_SET_KEEPCAPS, 1));
   ATOLL_TRY(DropBoundingSet());
   if (::setgroups(0, nullptr) != 0) return FailSys("setgroups");
@@ -125,7 +126,7 @@ Status DropPrivileges(const User& user) {
   ATOLL_TRY(SetCapabilities());
   ATOLL_TRY(Prctl("PR_SET_KEEPCAPS", PR_SET_KEEPCAPS, 0));
   ATOLL_TRY(Prctl("PR_SET_NO_NEW_PRIVS", PR_SET_NO_NEW_PRIVS, 1));
-  // Behind the last change of ids and capabilities, which takes it back.
+  // Called after the last change of ids and capabilities, which would undo it.
   ATOLL_TRY(ForbidCoreDumps());
   return Verify(user);
 }

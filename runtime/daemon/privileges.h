@@ -1,5 +1,5 @@
-// From root to the daemon's user with CAP_NET_ADMIN alone. To be done before there are threads:
-// capabilities belong to a thread, and a thread that existed before would keep all of them.
+// Drops from root to the daemon's user with only CAP_NET_ADMIN. Must be called before there are
+// threads: capabilities belong to a thread, and an earlier thread would keep all of them.
 #pragma once
 
 #include <sys/types.h>
@@ -16,17 +16,17 @@ struct User {
   gid_t gid = 0;
 };
 
-// kPermissionDenied unless effectively root.
+// kPermissionDenied: the effective user is not root.
 Status RequireRoot();
-// kNotFound with the useradd line that helps; root itself is refused.
+// kNotFound: no such user; the message has the useradd command. Root itself is refused.
 Result<User> FindUser(const std::string& name);
 
-// Does `work` with the user's effective ids.
+// Runs `work` with the user's effective ids.
 Status AsUser(const User& user, const std::function<Status()>& work);
 
-// Irrevocable: uid, gid and groups, an empty bounding and inheritable set, no_new_privs, and
-// CAP_NET_ADMIN permitted and effective. Verified afterwards; an error means that the process must
-// end.
+// Drops privileges irrevocably: uid, gid and groups, empty bounding and inheritable sets,
+// no_new_privs, and only CAP_NET_ADMIN permitted and effective. The result is verified. If it
+// fails, the process must exit.
 Status DropPrivileges(const User& user);
 
 }  // namespace atl::daemon

@@ -38,7 +38,7 @@ size_t OpenDescriptors() {
   const auto directory = sys::Open("/proc/self/fd", O_RDONLY | O_DIRECTORY);
   if (!directory) return 0;
   const auto names = sys::ListDir(directory->get());
-  // Two of them are the directory's: ours, and what lists it.
+  // Subtracts the descriptor of the directory and the one that lists it.
   return names && names->size() > 2 ? names->size() - 2 : 0;
 }
 
@@ -47,8 +47,8 @@ size_t OpenDescriptors() {
 double ProcessStartSeconds() {
   const auto stat = sys::ReadFileAt(AT_FDCWD, "/proc/self/stat", kFileLimit);
   if (!stat || stat->rfind(") ") == std::string::npos) return 0;
-  // Field 22 of proc(5); the name in parentheses, which may hold anything, is field 2. In ticks
-  // since the boot.
+  // Field 22 of proc(5), in ticks since boot. Field 2 is the name in parentheses, which may contain
+  // anything.
   constexpr int kStartTime = 22 - 3;
   const double ticks = NumberAt(std::string_view(*stat).substr(stat->rfind(") ") + 2), kStartTime);
   const double boot = static_cast<double>(SystemClock().UnixMillis()) / 1e3 -
@@ -57,7 +57,7 @@ double ProcessStartSeconds() {
 }
 
 void AddProcessMetrics(MetricSet* metrics) {
-  // Once: the clock of the host may be set while we run.
+  // Computed once, because the host's clock may be set meanwhile.
   static const double start = ProcessStartSeconds();
   metrics
       ->Gauge("process_start_time_seconds",

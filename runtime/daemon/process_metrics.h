@@ -1,14 +1,14 @@
-// The metrics of this process, under the names that Prometheus's own libraries use.
+// Metrics of this process, with the names of Prometheus's own libraries.
 #pragma once
 
 #include "runtime/base/metrics.h"
 
 namespace atl::daemon {
 
-// Seconds since the Unix epoch at which the kernel started this process; 0: it does not tell.
+// Returns when the kernel started this process, in seconds since the Unix epoch; 0 if unknown.
 double ProcessStartSeconds();
 
-// Reads /proc, which takes some ten microseconds.
+// Adds the metrics. Reads /proc, which takes some ten microseconds.
 void AddProcessMetrics(MetricSet* metrics);
 
 }  // namespace atl::daemon

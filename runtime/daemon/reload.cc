@@ -8,8 +8,8 @@
 namespace atl::daemon {
 namespace {
 
-// No key in the configuration means the one that was made at the first start, or that none is asked
-// for: which of them, a start finds out.
+// A missing API key means either a generated key or none. Which of them applies is decided only at
+// a start.
 bool CanChange(const Key& key, const Config& next) {
   return std::string_view(key.name) == "api_key" ? !next.api_key.empty() : key.live;
 }

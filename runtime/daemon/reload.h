@@ -1,4 +1,4 @@
-// What a changed configuration file changes in a daemon that runs.
+// Computes what a changed configuration changes in a running daemon.
 #pragma once
 
 #include <string>
@@ -10,13 +10,14 @@
 namespace atl::daemon {
 
 struct Reload {
-  Config config;                      // to be in force: `now` with the changes that are possible
-  std::vector<std::string> changed;   // names of the keys that these are
-  std::vector<std::string> deferred;  // of those that differ and need a restart
+  Config config;  // the new configuration: `now` with the changes that are possible
+  std::vector<std::string> changed;   // names of these keys
+  std::vector<std::string> deferred;  // names of keys that differ and need a restart
   std::vector<std::string> warnings;
 };
 
-// Compares all `sources` anew with what is in force. An error changes nothing.
+// Loads `sources` again and compares them with the configuration in force. An error changes
+// nothing.
 Result<Reload> PlanReload(const Config& now, const Sources& sources);
 
 }  // namespace atl::daemon

@@ -24,9 +24,9 @@ constexpr char kProgram[] = "atoll-spawner";
 // Adopting a thousand sandboxes takes a while.
 constexpr int kReadyTimeoutMs = 30000;
 constexpr int64_t kRetryUs = 200 * 1000;
-// Its exit status when it has found another spawner in its place.
+// The spawner's exit status if another spawner already serves.
 constexpr int kServedByAnother = 3;
-// In the spawner: 0 to 2 are the standard streams.
+// Number of the descriptor in the spawner; 0 to 2 are the standard streams.
 constexpr int kReadyFd = 3;
 
 std::vector<std::string> SpawnerArguments(const Config& config) {
@@ -48,7 +48,7 @@ std::vector<std::string> SpawnerArguments(const Config& config) {
   return arguments;
 }
 
-// What it said last is most likely why.
+// Returns the last line of its log, which is most likely the reason of a failure.
 std::string LastLine(const std::string& path) {
   constexpr off_t kTail = 1024;
   auto fd = sys::Open(path, O_RDONLY | O_NOFOLLOW);
@@ -61,7 +61,7 @@ std::string LastLine(const std::string& path) {
   return tail->substr(tail->rfind('\n') + 1);
 }
 
-// One byte says ready; the end of the pipe without one, that it has ended.
+// One byte means ready. The end of the pipe without a byte means that the spawner has exited.
 Status AwaitReady(int ready, const std::string& log) {
   pollfd wait{ready, POLLIN, 0};
   const auto n = TEMP_FAILURE_RETRY(::poll(&wait, 1, kReadyTimeoutMs));
@@ -73,11 +73,11 @@ Status AwaitReady(int ready, const std::string& log) {
   }
   char byte = 0;
   if (TEMP_FAILURE_RETRY(::read(ready, &byte, 1)) == 1) return {};
-  return Fail(Code::kUnavailable, "the spawner ended before it was ready; its log (" + log +
+  return Fail(Code::kUnavailable, "the spawner exited before it was ready; its log (" + log +
                                       ") ends: " + LastLine(log));
 }
 
-// kAlreadyExists: another one serves, though it may not answer yet.
+// kAlreadyExists: another spawner serves, though it may not answer yet.
 Status StartSpawner(const Config& config) {
   ATOLL_ASSIGN(const std::string program, FindProgram(kProgram));
   const std::string log_path = config.run_dir + "/spawner.log";
@@ -93,7 +93,7 @@ Status StartSpawner(const Config& config) {
                       {{log.get(), 1}, {log.get(), 2}, {pipe.write.get(), kReadyFd}}}));
   pipe.write.reset();
   if (auto ready = AwaitReady(pipe.read.get(), log_path); !ready) {
-    // Ours until it has said ready: do not leave half a spawner behind.
+    // The spawner is stopped unless it has reported that it is ready.
     ::kill(pid, SIGKILL);
     int status = 0;
     ::waitpid(pid, &status, 0);
@@ -106,7 +106,7 @@ Status StartSpawner(const Config& config) {
   return {};
 }
 
-// One that is about to execute its new self, or has just begun, answers nobody for some 20 ms.
+// A spawner that is upgrading itself, or has just started, does not answer for some 20 ms.
 Result<std::unique_ptr<launch::SpawnerClient>> AwaitSpawner(const std::string& run_dir,
                                                             wire::Greeting* hello) {
   const int64_t deadline_us = SystemClock().BootMicros() + kRetryUs;
@@ -116,7 +116,7 @@ Result<std::unique_ptr<launch::SpawnerClient>> AwaitSpawner(const std::string& r
         SystemClock().BootMicros() > deadline_us) {
       return client;
     }
-    // Nothing else tells when it listens.
+    // No event tells when it listens.
     ::poll(nullptr, 0, 10);
   }
 }
@@ -153,7 +153,9 @@ Result<FoundSpawner> ConnectOrStartSpawner(const Config& config) {
 void StopStartedSpawner(const Config& config) {
   const Status stopped = launch::SpawnerClient::StopNow(config.run_dir);
   if (!stopped) {
-    LogLine(LogLevel::kWarning, "the spawner that was started is left behind").Add(stopped.error());
+    LogLine(LogLevel::kWarning,
+            "cannot stop the spawner that this start has started; it keeps running")
+        .Add(stopped.error());
   }
 }
 

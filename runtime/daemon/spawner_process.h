@@ -1,6 +1,6 @@
-// Finds the spawner, or starts one. It outlives the daemon: a session of its own, and nobody's
-// child once we end. Should it die, the successor that it has starts another. (Under systemd the
-// spawner is a unit of its own, restarted by systemd.)
+// Finds the spawner, or starts one. The spawner outlives the daemon: it has a session of its own.
+// If it dies, the successor that it has prepared starts another. Under systemd the spawner is a
+// unit of its own, which systemd restarts.
 #pragma once
 
 #include <memory>
@@ -15,19 +15,19 @@ namespace atl::daemon {
 struct FoundSpawner {
   std::unique_ptr<launch::SpawnerClient> client;
   wire::Greeting hello;
-  bool started = false;  // by us, just now
+  bool started = false;  // started by this call
 };
-// As root, before there are threads. Blocks until the spawner answers or has failed, which takes
-// seconds if there is one that hangs.
+// Call as root, before there are threads. Blocks until the spawner answers or has failed, which
+// takes seconds if it hangs.
 Result<FoundSpawner> ConnectOrStartSpawner(const Config& config);
 
-// The start of the daemon has failed: ends the spawner that it has started. Any user that may
-// connect. Blocks until it has, or the patience is at its end.
+// Stops the spawner that a failed start of the daemon has started. Works for any user that may
+// connect. Blocks until the spawner has exited, or a timeout.
 void StopStartedSpawner(const Config& config);
 
-// For the spawner's own unit: replaces this process by the spawner. `cgroup`: the delegated group,
-// as a path in the v2 hierarchy; empty: none. `trial`: it only says, by its exit status, whether it
-// could serve. Only returns with an error.
+// Replaces this process by the spawner, for the spawner's own unit. `cgroup`: the delegated group,
+// as a path in the v2 hierarchy; empty: none. `trial`: the spawner only reports by its exit status
+// whether it could serve. Only returns with an error.
 Status ExecSpawner(const Config& config, const std::string& cgroup, bool trial);
 
 }  // namespace atl::daemon

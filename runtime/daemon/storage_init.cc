@@ -23,9 +23,9 @@
 namespace atl::daemon {
 namespace {
 
-// mkfs.xfs makes nothing below 300 MiB (xfsprogs 5.19).
+// mkfs.xfs refuses less than 300 MiB (xfsprogs 5.19).
 constexpr uint64_t kMinSize = 512ULL << 20;
-// Left to the host's other files, the daemon's own state among them.
+// Space left for the host's other files, including the daemon's own state.
 constexpr uint64_t kLeave = 1ULL << 30;
 constexpr std::array kPrograms = {"/usr/sbin/mkfs.xfs", "/sbin/mkfs.xfs",
                                   "/usr/local/sbin/mkfs.xfs"};
@@ -41,9 +41,9 @@ Result<std::string> FindMkfs() {
   return Fail(Code::kNotFound, "mkfs.xfs is not installed: apt-get install xfsprogs");
 }
 
-// Its complaints go to our standard error.
+// Its error messages go to our standard error.
 Status RunMkfs(const std::string& program, const std::string& image) {
-  // -K: what was reserved stays so, where a discard would give it back.
+  // -K keeps the reserved space, which a discard would give back.
   std::vector<std::string> words = {program, "-q", "-K", "-L", "atoll-store", image};
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
@@ -56,12 +56,12 @@ Status RunMkfs(const std::string& program, const std::string& image) {
   int status = 0;
   if (TEMP_FAILURE_RETRY(::waitpid(pid, &status, 0)) != pid) return FailSys("waitpid " + program);
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-    return Fail(Code::kInternal, program + " " + image + " failed; see what it says above");
+    return Fail(Code::kInternal, program + " " + image + " failed; see its messages above");
   }
   return {};
 }
 
-// What is asked for, or half of what is free.
+// Returns the requested size, or half of the free space.
 Result<uint64_t> ChooseSize(const std::string& asked, const std::string& data_dir) {
   struct statvfs info {};
   if (::statvfs(data_dir.c_str(), &info) != 0) return FailSys("statvfs " + data_dir);
@@ -72,20 +72,20 @@ Result<uint64_t> ChooseSize(const std::string& asked, const std::string& data_di
   }
   if (!asked.empty() && size < kMinSize) {
     return Fail(Code::kInvalidArgument,
-                "--size " + asked + ": at least " + Mebibytes(kMinSize) + ", XFS needs that");
+                "--size " + asked + ": at least " + Mebibytes(kMinSize) + ", which XFS needs");
   }
   if (size < kMinSize || size > free || free - size < kLeave) {
     return Fail(Code::kResourceExhausted,
                 data_dir + " has " + Mebibytes(free) + " free: not enough for a store of " +
                     Mebibytes(std::max(size, kMinSize)) + " and " + Mebibytes(kLeave) +
-                    " that are left alone; make room, or give a smaller --size");
+                    " that are left for the host; make room, or use a smaller --size");
   }
   return size;
 }
 
-// The space is reserved now: a store on a sparse file would find out in the middle of a write that
-// the host's disk is full, and XFS then shuts down under every sandbox. And what sandboxes may fill
-// is taken from the host once, where its operator sees it.
+// Reserves the space now. A store on a sparse file could find the host's disk full in the middle of
+// a write, and XFS would then shut down under every sandbox. Reserving also shows the operator at
+// once what sandboxes may fill.
 Status Reserve(int file, const std::string& path, uint64_t size) {
   if (::fallocate(file, 0, 0, static_cast<off_t>(size)) == 0) return {};
   if (errno != EOPNOTSUPP) return FailSys("fallocate " + path + " " + Mebibytes(size));
@@ -105,7 +105,7 @@ Status MakeImage(const std::string& data_dir, uint64_t size) {
   Cleanup remove([&] { ::unlink(unfinished.c_str()); });
   ATOLL_TRY(Reserve(file.get(), unfinished, size));
   ATOLL_TRY(RunMkfs(mkfs, unfinished));
-  // A trial says whether this kernel has quotas in its XFS; nothing else does so for certain.
+  // Only a trial tells for certain whether this kernel's XFS has quotas.
   if (auto mount = spawner::MountImage(unfinished); !mount) {
     return Fail(std::move(mount).error().Wrap("disk limits cannot be enforced on this host"));
   }
@@ -121,8 +121,8 @@ Status RefuseMount(const std::string& data_dir) {
   const std::string store = data_dir + "/store";
   if (!spawner::IsMountPoint(store)) return {};
   return Fail(Code::kFailedPrecondition,
-              "a file system is mounted on " + store +
-                  " already: 'atoll doctor' tells whether it enforces disk limits");
+              "a file system is already mounted on " + store +
+                  " : 'atoll doctor' shows whether it enforces disk limits");
 }
 
 Status RefuseContent(const std::string& data_dir) {
@@ -131,7 +131,7 @@ Status RefuseContent(const std::string& data_dir) {
   if (!content) return {};
   const std::string image = spawner::StoreImagePath(data_dir);
   return Fail(Code::kFailedPrecondition,
-              store + " has images already, which the new store would hide. To move them:\n  mv " +
+              store + " already has images, which the new store would hide. To move them:\n  mv " +
                   store + " " + store + ".old\n  atolld storage init --data-dir " + data_dir +
                   "\n  mount -o loop,prjquota " + image + " /mnt\n  cp -a " + store +
                   ".old/fs /mnt/\n  umount /mnt\n  rm -r " + store + ".old");
@@ -144,7 +144,7 @@ Status InitStorage(const Config& config, const std::string& asked_size) {
   ATOLL_ASSIGN(const User user, FindUser(config.user));
   const std::string image = spawner::StoreImagePath(config.data_dir);
   if (::access(image.c_str(), F_OK) == 0) {
-    std::printf("%s is there already; nothing to do\n", image.c_str());
+    std::printf("%s already exists; nothing to do\n", image.c_str());
     return {};
   }
   ATOLL_TRY(MakeDirectories(config, user));

@@ -1,5 +1,5 @@
 // `atolld storage init`: makes a store that enforces disk limits, for a data directory whose file
-// system does not. See runtime/spawner/store_image.h for what becomes of it.
+// system does not. runtime/spawner/store/store_image.h describes the result.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace atl::daemon {
 
-// As root. `size` as in resourceLimits; empty: half of what is free. Says on standard output what
-// it has done; a store that is there already is no error. kFailedPrecondition: a daemon or a
-// spawner runs, or the store has content.
+// Call as root. `size` in the syntax of resourceLimits; empty: half of the free space. Reports on
+// standard output; an existing store is not an error. kFailedPrecondition: a daemon or a spawner
+// runs, or the store has content.
 Status InitStorage(const Config& config, const std::string& size);
 
 }  // namespace atl::daemon

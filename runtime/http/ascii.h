@@ -9,13 +9,13 @@ constexpr bool IsDigit(char c) {
   return c >= '0' && c <= '9';
 }
 
-// A character of a method or a header name (RFC 9110 section 5.6.2).
+// Returns true for characters of methods and header names (RFC 9110 section 5.6.2).
 constexpr bool IsTokenChar(char c) {
   if (IsDigit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) return true;
   return c != '\0' && std::string_view("!#$%&'*+-.^_`|~").find(c) != std::string_view::npos;
 }
 
-// A character of a header value: visible ASCII, blank, tab, and the bytes above 0x7f.
+// Returns true for characters of header values: visible ASCII, blank, tab, and bytes above 0x7f.
 constexpr bool IsValueChar(char c) {
   const auto byte = static_cast<unsigned char>(c);
   return byte == '\t' || (byte >= 0x20 && byte != 0x7f);
@@ -25,7 +25,7 @@ constexpr char ToLower(char c) {
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
 }
 
-// -1 if it is not a hexadecimal digit.
+// Returns -1 if it is not a hexadecimal digit.
 constexpr int HexValue(char c) {
   if (IsDigit(c)) return c - '0';
   const char lower = ToLower(c);
@@ -58,7 +58,7 @@ void ForEachElement(std::string_view list, F visit) {
   }
 }
 
-// Whether one of the list's elements is `wanted`, compared without case.
+// Returns true if an element of the list equals `wanted`, ignoring case.
 inline bool HasElement(std::string_view list, std::string_view wanted) {
   bool found = false;
   ForEachElement(list, [&](std::string_view one) { found = found || EqualNoCase(one, wanted); });

@@ -1,4 +1,4 @@
-// The address of a server as people write it.
+// A parsed URL of a server, as users write it.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@ namespace atl::http {
 struct BaseUrl {
   bool tls = false;
   std::string host;       // a name or a literal address, without brackets
-  uint16_t port = 80;     // 443 with TLS, if none is named
-  std::string authority;  // for the Host field
-  std::string prefix;     // "" or "/path", without a slash at its end
+  uint16_t port = 80;     // if the URL names none: 80, or 443 with TLS
+  std::string authority;  // value of the Host field
+  std::string prefix;     // "" or "/path", without a trailing slash
 };
 
-// "http://HOST[:PORT][/PREFIX]", or https. Anything else is kInvalidArgument, and says what was
-// expected.
+// Parses "http://HOST[:PORT][/PREFIX]", or https. kInvalidArgument: anything else; the message says
+// what is expected.
 Result<BaseUrl> ParseBaseUrl(const std::string& url);
 
 }  // namespace atl::http

@@ -10,8 +10,8 @@
 namespace atl::http {
 
 BlockingPool::BlockingPool(int threads) {
-  // A thread inherits the mask of its creator, so it is blocked before, not in the thread: there is
-  // no moment in which a signal could land there.
+  // A new thread inherits the mask of its creator. Therefore signals are blocked here, before, and
+  // not in the thread, so that none can arrive there in between.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);

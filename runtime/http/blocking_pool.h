@@ -1,4 +1,4 @@
-// A few threads for work that blocks. They take no signals: those belong to the loop's thread.
+// A few threads for blocking work. They block all signals, which belong to the loop's thread.
 #pragma once
 
 #include <condition_variable>
@@ -15,10 +15,10 @@ class BlockingPool {
   explicit BlockingPool(int threads);
   BlockingPool(const BlockingPool&) = delete;
   BlockingPool& operator=(const BlockingPool&) = delete;
-  // Waits for the work that has begun; drops what has not.
+  // Waits for running work. Drops work that has not started.
   ~BlockingPool();
 
-  // From any thread. `work` may not throw.
+  // Queues `work`, which must not throw. May be called from any thread.
   void Run(std::function<void()> work);
 
  private:

@@ -10,11 +10,12 @@ namespace {
 
 constexpr size_t kMaxExtensionBytes = 1024;
 constexpr size_t kMaxTrailerBytes = 8192;
-// 15 hexadecimal digits: 60 bits, so that no sum can wrap.
+// 15 hexadecimal digits are 60 bits, so sums cannot overflow.
 constexpr size_t kMaxSizeDigits = 15;
 
-// Where a message ends, whom it is for and what follows it is not said behind it (RFC 9110 section
-// 6.5.1): who reads trailers as fields of the head, as llhttp does, would be led astray.
+// Returns true for fields that say where a message ends, whom it is for or what follows it. They
+// are not allowed in trailers (RFC 9110 section 6.5.1), because a reader that treats trailers as
+// fields of the head, such as llhttp, would be misled.
 bool OnlyInHead(std::string_view name) {
   for (const std::string_view one :
        {"content-length", "transfer-encoding", "host", "connection", "upgrade"}) {
@@ -116,7 +117,7 @@ bool BodyDecoder::StepChunkSize(char c) {
     state_ = State::kChunkSizeLf;
     return true;
   }
-  // No blank before the ';': some parsers skip it, some end the line there.
+  // No blank is accepted before the ';': some parsers skip it, some end the line there.
   state_ = State::kChunkExtension;
   return c == ';';
 }

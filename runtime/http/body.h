@@ -1,4 +1,4 @@
-// Takes the framing off a body that arrives piecemeal.
+// Removes the framing from a message body that arrives in pieces.
 //
 // Thread rule: a plain object. Input is hostile: sizes, extensions and trailers are bounded.
 #pragma once
@@ -17,34 +17,34 @@ class BodyDecoder {
   BodyDecoder() = default;
   explicit BodyDecoder(const Framing& framing);
 
-  // The bytes in front that are of one kind.
+  // Leading bytes of one kind.
   struct Run {
     size_t size = 0;
-    bool body = false;  // else what frames it
+    bool body = false;  // false: bytes of the framing
   };
-  // Takes the next run off `bytes`, which is not empty; the body is not done. Malformed chunks are
-  // kInvalidArgument, also a trailer that says what only a head may say. An error is final: the
-  // body is never done then.
+  // Takes the next run from `bytes`, which must not be empty. The body must not be done.
+  // kInvalidArgument: malformed chunks, or a trailer with a field that only a head may have. An
+  // error is final: the body will never be done.
   Result<Run> Next(std::string_view bytes);
-  // How many bytes from here are body as they stand, whoever carries them (0 within framing, and if
-  // the connection's end is the body's); Skip takes note of those that did not come through Next.
+  // Returns how many bytes from here on are plain body and may be moved without Next (0 within
+  // framing, and if the body ends with the connection). Skip counts those that were.
   uint64_t body_left() const {
     return state_ == State::kLength || state_ == State::kChunkData ? remaining_ : 0;
   }
   void Skip(uint64_t bytes);
 
   struct Decoded {
-    size_t consumed = 0;  // of the input
+    size_t consumed = 0;  // bytes of the input
     size_t size = 0;      // body bytes, moved to the start of the input
   };
-  // Decodes in place: the body bytes of all chunks in `data` are moved together at its start. Stops
-  // at the end of the body; otherwise consumes everything. Errors are Next's.
+  // Decodes in place: moves the body bytes of all chunks in `data` together at its start. Stops at
+  // the end of the body; otherwise consumes everything. Errors as in Next.
   Result<Decoded> Decode(char* data, size_t size);
 
   bool done() const { return state_ == State::kDone; }
-  // The connection has ended. False: the body is cut off.
+  // Call when the connection has ended. Returns false if the body is incomplete.
   bool AcceptsClose() const { return done() || state_ == State::kUntilClose; }
-  // Bytes still to come of a body whose length is known; 0 otherwise.
+  // Returns the remaining bytes of a body with a known length, otherwise 0.
   uint64_t remaining_length() const { return state_ == State::kLength ? remaining_ : 0; }
 
  private:
@@ -65,15 +65,15 @@ class BodyDecoder {
     kLastLf,
     kBad,
   };
-  // One byte of framing; false if it is malformed.
+  // Consumes one byte of framing. Returns false if it is malformed.
   bool StepFraming(char c);
   bool StepChunkSize(char c);
   bool StepTrailer(char c);
 
   State state_ = State::kDone;
-  uint64_t remaining_ = 0;    // of the length, or of the chunk
-  size_t size_digits_ = 0;    // of the present chunk size
-  size_t framing_bytes_ = 0;  // of the present chunk's extension, or of all trailers
+  uint64_t remaining_ = 0;    // bytes left of the body or of the chunk
+  size_t size_digits_ = 0;    // digits of the current chunk size
+  size_t framing_bytes_ = 0;  // bytes of the current chunk's extension, or of all trailers
   std::string trailer_name_;
 };
 

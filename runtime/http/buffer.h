@@ -1,7 +1,7 @@
-// A contiguous queue of bytes: the socket writes at its end, the parser takes from its start.
+// A contiguous queue of bytes: the socket appends at its end, the parser takes from its start.
+// Unlike std::string it does not zero memory that a read is about to overwrite.
 //
-// Unlike std::string it does not zero what a read is about to overwrite. Thread rule: a plain
-// object.
+// Thread rule: a plain object.
 #pragma once
 
 #include <cstring>
@@ -22,7 +22,8 @@ class Buffer {
     char* data;
     size_t size;
   };
-  // Room for at least `n` more bytes; moves or grows as needed, so that earlier views are void.
+  // Returns room for at least `n` more bytes. May move or grow the buffer, so earlier views become
+  // invalid.
   Space Prepare(size_t n) {
     if (begin_ == end_) begin_ = end_ = 0;
     if (capacity_ - end_ < n) MakeRoom(n);
@@ -30,7 +31,7 @@ class Buffer {
   }
   void Commit(size_t n) { end_ += n; }
   void Consume(size_t n) { begin_ += n; }
-  // Gives memory back if nothing is held and the capacity is more than `keep`.
+  // Frees the memory if the buffer is empty and its capacity is more than `keep`.
   void Shrink(size_t keep) {
     if (!empty() || capacity_ <= keep) return;
     bytes_.reset();
@@ -42,7 +43,7 @@ class Buffer {
     const size_t used = size();
     if (capacity_ - used >= n) {
       std::memmove(bytes_.get(), bytes_.get() + begin_, used);
-      // No second copy stays behind: it may be a secret's, and only the first is wiped.
+      // Wipes the old copy, because it may hold a secret and only the moved one is wiped later.
       ::explicit_bzero(bytes_.get() + used, begin_);
     } else {
       size_t capacity = capacity_ * 2;

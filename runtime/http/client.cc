@@ -44,7 +44,7 @@ class SocketClient final : public Client {
     auto response = Attempt(call, head, on_data);
     if (response) return response;
     socket_.reset();
-    // A kept connection may have been closed just as it was used.
+    // A kept connection may have been closed at the moment of its use.
     const bool repeat = kept && !heard_ && IsIdempotent(call.method) &&
                         response.error().error_number() != ECANCELED;
     if (!repeat) return response;
@@ -62,7 +62,7 @@ class SocketClient final : public Client {
     input_ = Buffer();
     bool answered = false;
     const Status sent = SendRequest(call, head, &answered);
-    // A server that refuses a body answers and closes while it is being sent.
+    // A server that refuses a body answers and closes while the body is being sent.
     if (!sent && sent.error().code() != Code::kUnavailable) return Fail(sent.error());
     if (!sent && sent.error().error_number() == ECANCELED) return Fail(sent.error());
     ATOLL_ASSIGN(const ResponseHead response, ReadHead(call.method == "HEAD"));
@@ -160,11 +160,11 @@ class SocketClient final : public Client {
   }
 
   const BaseUrl url_;
-  const std::shared_ptr<const TlsContext> trust_;  // with https
+  const std::shared_ptr<const TlsContext> trust_;  // set for https
   std::optional<ClientSocket> socket_;
   Buffer input_;
-  bool heard_ = false;    // something of the present answer has come
-  bool stopped_ = false;  // by on_data
+  bool heard_ = false;    // a part of the current answer has arrived
+  bool stopped_ = false;  // on_data has returned false
 };
 
 }  // namespace

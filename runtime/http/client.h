@@ -1,5 +1,5 @@
-// A blocking HTTP/1.1 client: for the command line tool, tests and benchmarks, and for what the
-// daemon asks of others, on a thread that may wait. Keeps its connection.
+// A blocking HTTP/1.1 client for the command line tool, tests, benchmarks, and the daemon's own
+// requests on pool threads. Keeps its connection.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ namespace atl::http {
 
 class Client {
  public:
-  // "http://HOST[:PORT][/PREFIX]", or https; the prefix goes before every target. With https the
-  // server must have a certificate for HOST from an authority of `trust`, or, without it, of this
-  // host. Nothing is connected yet.
+  // `base_url`: "http://HOST[:PORT][/PREFIX]", or https. The prefix is put before every target.
+  // With https the server must have a certificate for HOST from an authority of `trust`, or of the
+  // host if `trust` is null. Does not connect yet.
   static Result<std::unique_ptr<Client>> Create(const std::string& base_url,
                                                 std::shared_ptr<const TlsContext> trust = nullptr);
   virtual ~Client() = default;
@@ -27,21 +27,22 @@ class Client {
     std::string target = "/";
     Headers headers;
     std::string body;
-    int body_fd = -1;  // if set: streamed from here instead, `body_size` bytes from offset 0
+    // if set, the body is streamed from here instead: `body_size` bytes from offset 0
+    int body_fd = -1;
     uint64_t body_size = 0;
-    std::function<void(uint64_t sent)> on_progress;  // while body_fd is sent
-    std::function<void(int status)> on_head;         // before the first byte of the answer's body
-    // If set: as soon as this descriptor is readable the call is given up, with kUnavailable and
-    // error_number() ECANCELED, and the connection closed. Nothing is read from it.
+    std::function<void(uint64_t sent)> on_progress;  // called while body_fd is sent
+    std::function<void(int status)> on_head;  // called before the first byte of the answer's body
+    // If set: when this descriptor becomes readable, the call is cancelled with kUnavailable and
+    // error_number() ECANCELED, and the connection is closed. Nothing is read from the descriptor.
     int cancel_fd = -1;
   };
-  // The answer, whatever its status. An error means that there is none: kUnavailable if the server
-  // cannot be reached or breaks off, kResourceExhausted if the answer is over 64 MiB. Connecting
-  // takes at most 10 s, the answer may take as long as it likes. A request that may have been acted
-  // on is not repeated, unless its method is idempotent.
+  // Sends a request and returns the answer, whatever its status. kUnavailable: the server cannot be
+  // reached or breaks off. kResourceExhausted: the answer is over 64 MiB. Connecting takes at most
+  // 10 s; the answer has no deadline. A request that the server may have acted on is repeated only
+  // if its method is idempotent.
   virtual Result<Response> Send(const Call& call) = 0;
-  // As Send, but a 2xx body of any size is given to `on_data` as it arrives (false stops and
-  // closes); the response's body is then empty.
+  // Like Send, but streams the body of a 2xx answer, of any size, to `on_data`. If `on_data`
+  // returns false, the connection is closed. The response's body is then empty.
   virtual Result<Response> Stream(const Call& call,
                                   const std::function<bool(std::string_view)>& on_data) = 0;
 };

@@ -53,7 +53,7 @@ Result<short> ClientSocket::Wait(short events, int timeout_ms) const {
   pollfd fds[2] = {{fd_.get(), events, 0}, {cancel_fd_, POLLIN, 0}};
   int ready = 0;
   do {
-    ready = poll(fds, 2, timeout_ms);  // a negative descriptor is ignored
+    ready = poll(fds, 2, timeout_ms);  // poll ignores negative descriptors
   } while (ready < 0 && errno == EINTR);
   if (ready < 0) return FailSys("poll");
   if (ready == 0) return Fail(Error(Code::kDeadlineExceeded, "timed out", ETIMEDOUT));
@@ -77,7 +77,8 @@ Status ClientSocket::Handshake(const BaseUrl& url, const TlsContext& trust) {
   ERR_clear_error();
   ssl_.reset(SSL_new(trust.get()));
   if (!ssl_ || SSL_set_fd(ssl_.get(), fd_.get()) != 1) return Fail(TlsBroken("a TLS session"));
-  // The name is checked against the certificate, and told to the server, which may have several.
+  // The name is verified in the certificate, and sent to the server, which may have several
+  // certificates.
   const bool named =
       IsAddress(url.host)
           ? X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl_.get()), url.host.c_str()) == 1
@@ -95,7 +96,7 @@ Status ClientSocket::Handshake(const BaseUrl& url, const TlsContext& trust) {
     }
     const long verdict = SSL_get_verify_result(ssl_.get());
     if (verdict == X509_V_OK) return Fail(TlsBroken("TLS handshake"));
-    return Fail(Code::kUnavailable, "the certificate of " + url.host + " is not believed: " +
+    return Fail(Code::kUnavailable, "the certificate of " + url.host + " is not accepted: " +
                                         X509_verify_cert_error_string(verdict));
   }
 }
@@ -149,7 +150,7 @@ bool ClientSocket::IsQuiet() const {
 Result<bool> ClientSocket::AwaitWritable(bool* answered) {
   while (true) {
     ATOLL_ASSIGN(const short events, Wait(POLLIN | POLLOUT, -1));
-    // A TLS server sends tickets of its own accord.
+    // Readable does not mean answered with TLS: a TLS server sends tickets unasked.
     *answered = (events & POLLIN) != 0 && (!ssl_ || HasInput());
     if (*answered || (events & POLLOUT) != 0) return !*answered;
   }
@@ -182,14 +183,14 @@ Result<size_t> ClientSocket::SendFileSome(int fd, uint64_t offset, uint64_t size
     std::string bytes(static_cast<size_t>(std::min<uint64_t>(size, kAnswerRead)), '\0');
     const ssize_t n = pread(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (n < 0) return FailSys("read the file");
-    if (n == 0) return Fail(Code::kFailedPrecondition, "the file became shorter while it was sent");
+    if (n == 0) return Fail(Code::kFailedPrecondition, "the file was truncated while it was sent");
     return SendSome(std::string_view(bytes).substr(0, static_cast<size_t>(n)));
   }
   auto position = static_cast<off_t>(offset);
   const ssize_t n =
       sendfile(fd_.get(), fd, &position, static_cast<size_t>(std::min(size, kSendFileSize)));
   if (n > 0) return static_cast<size_t>(n);
-  if (n == 0) return Fail(Code::kFailedPrecondition, "the file became shorter while it was sent");
+  if (n == 0) return Fail(Code::kFailedPrecondition, "the file was truncated while it was sent");
   if (MustWait(errno)) return size_t{0};
   return Fail(Broken("sendfile"));
 }
@@ -233,7 +234,7 @@ Result<ClientSocket::Input> ClientSocket::Receive(Buffer* buffer) {
     case SSL_ERROR_ZERO_RETURN:
       return Input::kEnd;
     default:
-      // An end that the server did not announce is one that anybody on the way could have made.
+      // A TLS stream that ends without close_notify may have been cut by anybody on the path.
       return Fail(TlsBroken("receive"));
   }
 }

@@ -1,6 +1,5 @@
-// The client's end of a connection: non-blocking descriptors, waited for with poll(2), so that
-// every wait can be given up. With TLS if the URL says so. Internal to this folder and the command
-// line tool.
+// The client's end of a connection: nonblocking descriptors and poll(2), so that every wait can be
+// cancelled. Uses TLS if the URL says so. Internal to this folder and the command line tool.
 #pragma once
 
 #include <cstdint>
@@ -19,33 +18,36 @@ namespace atl::http {
 
 class ClientSocket {
  public:
-  // Tries every address of the host, each for 10 s at most, and the handshake of TLS as long.
-  // `trust` is there if the URL is one of https. `cancel_fd` as in Client::Call.
+  // Tries every address of the host, each for 10 s at most, and allows as long for the TLS
+  // handshake. `trust` must be set for https. `cancel_fd`: see Client::Call.
   static Result<ClientSocket> Connect(const BaseUrl& url, const TlsContext* trust, int cancel_fd);
 
   void set_cancel_fd(int fd) { cancel_fd_ = fd; }
-  // Whether the peer has neither closed nor said anything that nobody asked for.
+  // Returns true if the peer has neither closed nor sent unexpected bytes.
   bool IsQuiet() const;
 
-  // Each gives up early, without an error, if the peer answers meanwhile: then *answered is set.
+  // Sends bytes. Stops early, without an error, if the peer answers meanwhile; then *answered is
+  // set.
   Status Send(std::string_view bytes, bool* answered);
-  // `size` bytes of `fd` from its start; `progress` hears of what has been sent.
+  // Sends `size` bytes of `fd` from its start in the same way. `progress` is called with the bytes
+  // sent so far.
   template <typename Progress>
   Status SendFile(int fd, uint64_t size, Progress progress, bool* answered);
 
-  // Appends what arrives next; false at the end of the stream.
+  // Appends the next input. Returns false at the end of the stream.
   Result<bool> Read(Buffer* buffer);
 
-  // For whoever reads and writes at once: readable when ReadSome has something to do.
+  // The descriptor to poll by callers that read and write at the same time: readable when ReadSome
+  // has something to do.
   int fd() const { return fd_.get(); }
-  // As Send, but input does not stop it.
+  // Like Send, but does not stop for input.
   Status SendAll(std::string_view bytes);
-  // Without waiting; how much was sent, 0 if there was no room.
+  // Sends without waiting. Returns how much was sent, 0 if there was no room.
   Result<size_t> SendSome(std::string_view bytes);
-  // Tells the peer that nothing more comes; reading goes on.
+  // Ends the sending direction; reading continues.
   void FinishSending();
-  // As Read, but does not wait: nothing may have come. What is left within TLS makes no descriptor
-  // readable, so it is all taken.
+  // Like Read, but does not wait, so nothing may have arrived. Takes everything that TLS has
+  // buffered, because buffered bytes do not make the descriptor readable.
   Result<bool> ReadSome(Buffer* buffer);
 
  private:
@@ -56,20 +58,20 @@ class ClientSocket {
 
   explicit ClientSocket(UniqueFd fd, int cancel_fd) : fd_(std::move(fd)), cancel_fd_(cancel_fd) {}
   Status Handshake(const BaseUrl& url, const TlsContext& trust);
-  // One read, without waiting.
+  // Reads once, without waiting.
   Result<Input> Receive(Buffer* buffer);
-  // Whether there is something to read, or an end: not TLS's own words alone.
+  // Returns true if there is input or an end, not counting messages of TLS itself.
   bool HasInput() const;
-  // Waits for one of `events` (POLLIN, POLLOUT) and returns those that came.
+  // Waits for `events` (POLLIN, POLLOUT) and returns those that occurred.
   Result<short> Wait(short events, int timeout_ms) const;
   Status FinishConnect();
   Result<size_t> SendFileSome(int fd, uint64_t offset, uint64_t size);
-  // Waits until it can send; false if there is input first.
+  // Waits until it can send. Returns false if input arrives first.
   Result<bool> AwaitWritable(bool* answered);
 
   UniqueFd fd_;
   int cancel_fd_;
-  std::unique_ptr<ssl_st, SslFreer> ssl_;  // null: none
+  std::unique_ptr<ssl_st, SslFreer> ssl_;  // null: no TLS
 };
 
 template <typename Progress>

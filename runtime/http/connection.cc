@@ -23,13 +23,15 @@ constexpr int64_t kSecond = 1'000'000;
 constexpr size_t kHeadReadSize = 8 << 10;
 constexpr size_t kBodyReadSize = 64 << 10;
 constexpr size_t kIdleBufferSize = 16 << 10;
-// An unread rest of a request body up to this size is read and dropped to save the connection.
+// If the unread rest of a request body is at most this long, it is read and dropped to keep the
+// connection.
 constexpr uint64_t kMaxDrain = 64 << 10;
-// After the last response the socket is read until the client closes it, this long and this much:
-// closing with unread input makes the kernel send a reset, which can overtake the response.
+// After the last response the socket is read until the client closes it, for at most this time and
+// amount: if it were closed with unread input, the kernel would send a reset that can overtake the
+// response.
 constexpr int64_t kLingerTime = 2 * kSecond;
-// Of a server that stops, for the request of a client that has connected just before; the stop's
-// own grace is shorter as a rule.
+// While the server stops: time for the first request of a client that has just connected. The grace
+// period of the stop is usually shorter.
 constexpr int64_t kLastRequestTime = 5 * kSecond;
 constexpr size_t kLingerBytes = 16 << 20;
 
@@ -123,7 +125,7 @@ void Connection::Dispatch() {
 }
 
 void Connection::RespondToBadHead(const HeadError& error) {
-  // Nothing after a head that could not be read can be trusted to be the next request.
+  // After a head that could not be parsed, the start of the next request is unknown.
   head_ = RequestHead();
   head_.keep_alive = false;
   is_head_ = false;
@@ -197,7 +199,8 @@ void Connection::ReadPiece(OnPiece on_piece) {
   if (!slow_body_) SetDeadline(core_->config.header_timeout_seconds * kSecond);
   ReadMore([self = shared_from_this(), on_piece = std::move(on_piece)](int error) {
     if (error != 0) {
-      return on_piece(Fail(Code::kUnavailable, "the client went away within the request body"));
+      return on_piece(
+          Fail(Code::kUnavailable, "the client closed the connection within the request body"));
     }
     self->NextPiece(on_piece);
   });
@@ -207,7 +210,7 @@ void Connection::SendContinue(std::function<void()> then) {
   if (!std::exchange(continue_pending_, false) || closed_) return then();
   static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
   stream_->Write({kContinue}, [self = shared_from_this(), then = std::move(then)](int, size_t) {
-    then();  // the read will see the error
+    then();  // the read will report the error
   });
 }
 
@@ -221,7 +224,7 @@ void Connection::Respond(Response response) {
     response = ErrorResponse(500, "GENERAL::INTERNAL_ERROR", "internal error");
     break;
   }
-  // Small ones always pass: they are bounded by the number of connections.
+  // Small answers always pass: the number of connections bounds them.
   constexpr size_t kSmall = 64 << 10;
   if (response.body.size() > kSmall &&
       core_->untaken + response.body.size() > core_->config.max_untaken_bytes) {
@@ -236,8 +239,8 @@ bool Connection::PrepareKeepAlive() {
   ReleasePiece();
   if (!head_.keep_alive || core_->stopping || drop_after_response_ || single_) return false;
   if (body_.done()) return true;
-  // A client that was not told to continue may send the body or not: there is no telling where the
-  // next request starts.
+  // A client that was not told to continue may or may not send the body, so the start of the next
+  // request is unknown.
   if (continue_pending_ || !TakeBufferedPiece()) return false;
   ReleasePiece();
   return body_.done() || (body_.remaining_length() > 0 && body_.remaining_length() <= kMaxDrain);
@@ -268,7 +271,7 @@ void Connection::WriteResponse(Response response, bool keep_alive) {
         if (error != 0) return self->Close();
         self->ResponseWritten(keep_alive);
       },
-      // Progress extends the time that a slow reader has.
+      // Progress extends the deadline of a slow reader.
       [this] { ExpectProgress(); });
 }
 
@@ -316,8 +319,8 @@ void Connection::Linger(size_t budget) {
 void Connection::FinishSoon() {
   const bool idle = state_ == State::kIdle || state_ == State::kHandshake;
   if (!idle || !input_.empty()) return;
-  // Closed with a request unread, or before the first that is on its way, it would be reset, and a
-  // client turned away that has done nothing wrong.
+  // If the socket were closed with an unread request, or before the first request arrives, the
+  // kernel would reset it, and a client that did nothing wrong would see an error.
   int unread = 0;
   (void)ioctl(stream_->fd(), FIONREAD, &unread);
   if (asked_ && unread == 0) return Close();
@@ -326,7 +329,7 @@ void Connection::FinishSoon() {
 
 void Connection::Revoke() {
   if (state_ != State::kHandling) return;
-  // Whoever forwards or streams has asked to be told of the end.
+  // Proxied and streamed answers have set a callback for the end.
   if (on_abort_ || !body_.done()) return Abort(true);
   revoked_ = single_ = true;
 }
@@ -334,7 +337,7 @@ void Connection::Revoke() {
 void Connection::Abort(bool reset) {
   if (closed_) return;
   if (reset) {
-    // A zero linger time makes close(2) send a reset.
+    // A linger time of zero makes close(2) send a reset.
     const linger option{1, 0};
     (void)setsockopt(stream_->fd(), SOL_SOCKET, SO_LINGER, &option, sizeof option);
   }
@@ -351,8 +354,8 @@ void Connection::Close(bool properly) {
   ClearDeadline();
   core_->loop.Cancel(timer_);
   stream_->Close(properly);
-  // Not left to the read's completion: what waits holds this connection, and a loop that ends now
-  // would never break that ring.
+  // The pending read is ended here and not by its completion: its callback holds this connection,
+  // and if the loop ends now, nothing else would break the cycle.
   if (on_read_) ReadMore(std::exchange(on_read_, nullptr));
   if (auto on_abort = std::exchange(on_abort_, nullptr)) on_abort();
   core_->connections.erase(this);
@@ -363,8 +366,8 @@ void Connection::Close(bool properly) {
 
 // ---- the deadline
 //
-// Setting a deadline is one store: the timer is armed for the earliest one asked for, and looks at
-// the current one when it fires. A busy connection touches it a few times a minute.
+// Setting a deadline is one store. The timer is armed for the earliest deadline and looks at the
+// current one when it fires. A busy connection touches the timer a few times a minute.
 
 void Connection::SetDeadline(int64_t from_now_us) {
   deadline_us_ = MonotonicMicros() + from_now_us;
@@ -391,7 +394,7 @@ void Connection::OnDeadline() {
   if (state_ == State::kReadingHead) {
     return RespondToBadHead({408, "the request head did not arrive in time"});
   }
-  // With a reset the kernel, too, drops what it holds of an answer that nobody reads; and HTTP/1.0
+  // A reset makes the kernel also drop the unread answer in its buffer, and an HTTP/1.0 client
   // could not tell an end from a cut.
   Abort(state_ == State::kWriting || on_abort_ != nullptr);
 }

@@ -1,10 +1,9 @@
-// One client connection of the server: reads requests one after another, hands each to the handler
-// as an Exchange, writes its answer. Internal to this folder.
+// One client connection of the server. Reads requests one after another, passes each to the handler
+// as an Exchange, and writes the answer. Internal to this folder.
 //
-// At most one read and one write are under way. The read is shared: whoever needs more input
-// (the head parser, a body reader, the proxy that watches for a disconnect) asks for the next
-// completion, and one that is still pending when an exchange ends simply becomes the first read of
-// the next request.
+// At most one read and one write are in flight. The read is shared: whoever needs more input (the
+// head parser, a body reader, the proxy that watches for a disconnect) asks for its completion. A
+// read that is still pending when an exchange ends becomes the first read of the next request.
 //
 // Thread rule: the loop's thread. Lifetime: held by its own pending operations and by its Exchange.
 #pragma once
@@ -28,70 +27,73 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   Connection(std::shared_ptr<ServerCore> core, std::shared_ptr<Stream> stream);
   ~Connection();
 
-  // `local`: the peer is on this host, and may do without TLS.
+  // `local`: the peer is on this host, and may speak without TLS.
   void Start(std::string peer, bool local);
-  // Answers 503 and closes: the server is full.
+  // Answers 503 and closes, because the server has too many connections.
   void Refuse();
-  // Closes now if it is between requests, after the present one otherwise.
+  // Closes now if idle, otherwise after the current request.
   void FinishSoon();
-  // The first answer is the last.
+  // Closes the connection after its first answer.
   void CloseAfterAnswer() { single_ = true; }
   // See Server::EndExchanges.
   void Revoke();
-  // The present exchange may be answered, and begin nothing that lasts.
+  // True if the current exchange may still be answered, but must not start anything that lasts.
   bool revoked() const { return revoked_; }
-  // Closes at once; whatever waits is told so. With `reset` the peer sees an error rather than an
-  // end: for a body that only the close would delimit.
+  // Closes at once; pending operations fail. With `reset` the peer sees an error instead of an end,
+  // which is needed for a body that only the close would delimit.
   void Abort(bool reset);
   bool closed() const { return closed_; }
 
   // ---- for the Exchange
-  // Of the present request; the Exchange has taken its `request`.
+  // The head of the current request, without its `request`, which the Exchange has taken.
   const RequestHead& head() const { return head_; }
-  // Stays valid until the next call; empty with `last` set at the end of the body.
+  // A piece of a request body, valid until the next call. Empty with `last` set at the end.
   struct Piece {
     std::string_view bytes;
     bool last = false;
   };
   using OnPiece = std::function<void(Result<Piece>)>;
-  // The next part of the request body, asking the client to continue if it waits for that.
+  // Reads the next piece of the body. Sends "100 Continue" first if the client waits for it.
   // `on_piece` may be called before this returns.
   void NextPiece(OnPiece on_piece);
-  // The same for what has arrived already; nothing (and not last) if that is nothing.
+  // Returns the part of the body that has already arrived; an empty piece without `last` if there
+  // is none.
   Result<Piece> TakeBufferedPiece();
-  // Ends the life of the piece delivered last.
+  // Releases the piece that was delivered last.
   void ReleasePiece();
-  // Overwrites the piece delivered last: its bytes may hold secrets, and this buffer is kept for as
+  // Overwrites the piece that was delivered last, which may hold secrets: this buffer is kept as
   // long as the connection.
   void WipePiece();
   const BodyDecoder& body() const { return body_; }
-  // The next response ends the connection: the rest of the body is not worth reading.
+  // Closes the connection after the next response instead of reading the rest of the body.
   void DropAfterResponse() { drop_after_response_ = true; }
   void Respond(Response response);
 
   // ---- for the proxy
-  // What a client may send ahead of the present answer before we stop reading from it.
+  // Most input that is read ahead of the current answer.
   static constexpr size_t kMaxReadAhead = 64 << 10;
-  using OnRead = std::function<void(int error)>;  // as Stream's
-  // Calls back when more input has arrived, or with the error (the end included). No piece may be
-  // alive.
+  using OnRead = std::function<void(int error)>;  // see Stream::Done
+  // Calls back when more input has arrived, or with an error, including the end of the stream. No
+  // piece may be held.
   void ReadMore(OnRead on_read);
-  // Ends interest in the read that is under way; the read itself goes on.
+  // Drops the callback of the pending read. The read itself continues.
   void ForgetRead() { on_read_ = nullptr; }
   Buffer& input() { return input_; }
   Stream& stream() { return *stream_; }
-  // The proxy has written a complete response.
+  // Call when the proxy has written a complete response.
   void ResponseWritten(bool keep_alive);
   bool stopping() const { return core_->stopping; }
   ServerCore& core() { return *core_; }
-  // The client is disconnected unless it takes something of its answer in time. For a stream: when
-  // a write begins, and with its progress; ClearDeadline when it is done.
+  // Starts or extends the deadline by which the client must take some of its answer, or else be
+  // disconnected. A stream calls it when a write begins and when it makes progress, and
+  // ClearDeadline when it is done.
   void ExpectProgress();
   void ClearDeadline() { deadline_us_ = kNever; }
-  // From now on the body of this request may come as slowly as it likes.
+  // Lifts the deadline for the rest of this request's body.
   void AllowSlowBody() { slow_body_ = true; }
-  // Called once when the connection is closed under the proxy, or from the loop soon if it is
-  // closed already; nullptr takes it back, unless it is on its way.
+  // Sets the callback for when the connection is closed under the proxy. It is called once; if the
+  // connection is already closed, soon and from the loop. nullptr cancels it unless it is already
+  // posted.
   void SetOnAbort(std::function<void()> on_abort);
   bool is_head() const { return is_head_; }
 
@@ -106,12 +108,12 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   void ReadPiece(OnPiece on_piece);
   bool PrepareKeepAlive();
   void WriteResponse(Response response, bool keep_alive);
-  // Frees the answer that is being written, and takes it out of ServerCore::untaken.
+  // Frees the answer being written and subtracts it from ServerCore::untaken.
   void ForgetAnswer();
   void DrainBody();
   void LingeringClose();
   void Linger(size_t budget);
-  // `properly`: as an end that the client can tell from a cut.
+  // `properly`: the client can tell that this is an end and not a cut.
   void Close(bool properly = true);
 
   void SetDeadline(int64_t from_now_us);
@@ -124,12 +126,12 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   std::shared_ptr<ServerCore> core_;
   const std::shared_ptr<Stream> stream_;
   EventLoop::Id timer_ = 0;
-  int64_t deadline_us_ = kNever;  // of CLOCK_MONOTONIC, as the next
+  int64_t deadline_us_ = kNever;  // CLOCK_MONOTONIC, like the next member
   int64_t armed_until_us_ = kNever;
   std::string peer_;
   State state_ = State::kIdle;
   bool closed_ = false;
-  bool asked_ = false;  // a request of it was read
+  bool asked_ = false;  // a request was read
   bool reading_ = false;
   bool eof_ = false;
   OnRead on_read_;
@@ -139,7 +141,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   HeadScanner scanner_;
   RequestHead head_;
   BodyDecoder body_;
-  size_t piece_consumed_ = 0;  // of the input, by the piece that was delivered last
+  size_t piece_consumed_ = 0;  // bytes of the input that the last piece has consumed
   bool continue_pending_ = false;
   bool drop_after_response_ = false;
   bool single_ = false;

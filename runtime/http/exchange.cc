@@ -17,7 +17,7 @@ Error TooLarge(uint64_t limit) {
           "the request body is larger than " + std::to_string(limit) + " bytes"};
 }
 
-// Refuses a body that announces itself as too large before it is sent.
+// Detects a body that is announced as too large, so that it is refused before it is sent.
 bool AnnouncesMoreThan(const Connection& connection, uint64_t limit) {
   const Framing& body = connection.head().body;
   return body.kind == Framing::Kind::kLength && body.length > limit;
@@ -44,8 +44,8 @@ struct BodyReader : std::enable_shared_from_this<BodyReader> {
   }
 };
 
-// Writes go through the pool: write(2) to a file blocks for as long as the kernel holds back
-// whoever dirties pages faster than the disk takes them.
+// Writes to a file go through the pool: write(2) blocks while the kernel throttles processes that
+// dirty pages faster than the disk writes them.
 struct BodySaver : std::enable_shared_from_this<BodySaver> {
   std::shared_ptr<Connection> connection;
   int fd;
@@ -65,7 +65,7 @@ struct BodySaver : std::enable_shared_from_this<BodySaver> {
     });
   }
 
-  // The piece lives in the connection's buffer, which nobody touches until the next call.
+  // The piece is in the connection's buffer, which does not change until the next call.
   void Write(Connection::Piece piece) {
     if (piece.bytes.empty()) return Written(piece);
     connection->core().loop.RunBlocking(

@@ -18,20 +18,20 @@ namespace atl::http {
 namespace {
 
 constexpr size_t kMaxResponseHead = 64 << 10;
-// A head with 64 KiB behind it comes in one read, and leaves in one write: execd sends a short file
-// so. What no read fills is never touched, and costs no memory.
+// Fits a head with a body of 64 KiB in one read and one write: that is how execd sends a short
+// file. Memory that no read fills is never touched, so it costs nothing.
 constexpr size_t kReadSize = 72 << 10;
 constexpr int64_t kStallCheckUs = 500'000;
-// Who has said that he will not send more may be gone: half a minute.
+// A client that has shut down its sending side may be gone: it is given up after half a minute.
 constexpr int kHalfClosedChecks = 60;
 constexpr std::string_view kChunkEnd = "\r\n";
 constexpr std::string_view kBodyEnd = "0\r\n\r\n";
 constexpr std::string_view kChunkAndBodyEnd = "\r\n0\r\n\r\n";
 
-// One proxied exchange. Two pumps run side by side, each with one buffer and one operation under
-// way, so that a slow side holds back the other: the request's (client to upstream) and the
-// response's. When the request is through, the client is still read from, only to notice that it
-// goes away.
+// One proxied exchange. Two pumps run side by side, for the request (client to upstream) and the
+// response. Each has one buffer and one operation in flight, so that a slow side throttles the
+// other. After the request has been sent, the client is still read from, only to notice its
+// disconnect.
 class Forwarding : public std::enable_shared_from_this<Forwarding> {
  public:
   Forwarding(std::shared_ptr<Connection> connection, Upstream upstream, bool replayable)
@@ -40,10 +40,11 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
         replayable_(replayable) {}
 
   void Start(const Request& request) {
-    // Nothing is asked of the upstream for a client that has gone.
+    // The client has gone, so nothing is sent to the upstream.
     if (connection_->closed()) return;
     const RequestHead& head = connection_->head();
-    // As from the server itself, which closes between two requests: the client asks again.
+    // Closes like the server itself would between two requests, so that the client repeats the
+    // request.
     if (upstream_.sole && upstream_.sole->ended()) return ClientGone();
     chunked_request_ = upstream_.body == nullptr && head.body.kind == Framing::Kind::kChunked;
     upgrade_ = head.upgrade && !upstream_.keeps_protocol;
@@ -55,7 +56,7 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
       if (const auto self = weak.lock()) self->End();
     });
     if (upstream_.sole) {
-      // Its handshake may take a while, in which nobody reads from the client.
+      // The server's TLS handshake may take a while, and meanwhile nobody reads from the client.
       WatchForStall();
       return upstream_.sole->Take(Connected());
     }
@@ -84,7 +85,7 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
     };
   }
 
-  // The head goes out together with what has arrived of the body.
+  // Sends the head together with the part of the body that has arrived.
   void SendHead() {
     if (upstream_.body) {
       first_piece_ = {*upstream_.body, true};
@@ -122,10 +123,10 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
   }
 
   void RequestWritten(int error, size_t n, bool last, bool is_head) {
-    // Nothing of it was taken: the pooled connection had been given up by its peer.
+    // The upstream took nothing: it had closed the pooled connection.
     if (error != 0 && pooled_ && is_head && n == 0) return Connect();
     if (is_head) ReadHead();
-    // An upstream that stops reading may have answered early; its answer, or its end, is read.
+    // An upstream that stops reading may have answered early, so its answer or end is read.
     if (error != 0) return;
     if (!last) {
       if (is_head) WatchForStall();
@@ -138,14 +139,16 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
     WatchClient();
   }
 
-  // Of TLS an end is one: what follows could not be told from what somebody else has sent.
+  // Returns true if a half-closed client is still served. With TLS an end is final, because later
+  // bytes could come from anybody.
   bool HalfCloses() const {
     return connection_->core().config.answers_half_closed && !connection_->stream().is_tls();
   }
 
-  // Reads ahead only to learn of the client's end. A half-close counts as gone, as it does for most
-  // servers: whoever still wants the answer keeps its side open. Unless clients believe that they
-  // speak to somebody else, who may be of another opinion.
+  // Reads ahead only to notice the client's end. Like most servers, it treats a half-closed client
+  // as gone: clients that want the answer keep their side open. The exception is
+  // answers_half_closed, for clients that believe to speak to another server, which may behave
+  // differently.
   void WatchClient() {
     connection_->ReadMore([self = shared_from_this()](int error) {
       if (self->ended_) return;
@@ -160,14 +163,14 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
   }
 
   // While the upstream does not take the body, or the read-ahead is full, nobody reads from the
-  // client: its end would go unnoticed for as long as the upstream is stuck.
+  // client. This timer notices its end even then.
   void WatchForStall() {
     Loop& loop = connection_->core().loop;
     loop.Cancel(stall_timer_);
     stall_timer_ = loop.After(kStallCheckUs, [weak = weak_from_this()] {
       const auto self = weak.lock();
       if (!self || self->ended_) return;
-      const short ends = self->HalfCloses() ? 0 : POLLRDHUP;  // POLLHUP is told unasked
+      const short ends = self->HalfCloses() ? 0 : POLLRDHUP;  // POLLHUP is always reported
       pollfd client{self->connection_->stream().fd(), ends, 0};
       if (poll(&client, 1, 0) > 0 || --self->patience_ == 0) return self->ClientGone();
       self->WatchForStall();
@@ -190,8 +193,9 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
   void OnHeadRead(int error) {
     if (error != 0) {
       if (upstream_.sole && upstream_.sole->reused() && in_.empty()) return ClientGone();
-      // A pooled connection that ends without a byte was probably given up by its peer before the
-      // request came, but the peer may have acted on it first: only what may be done twice is.
+      // A pooled connection that ends without a byte was probably closed by its peer before the
+      // request arrived. But the peer may have acted on the request, so only safe requests are
+      // repeated.
       if (pooled_ && in_.empty() && replayable_) return Connect();
       return Fail(UpstreamError(error == kEndOfStream ? "closed the connection without a response"
                                                       : std::strerror(error)));
@@ -199,7 +203,7 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
     ScanHead();
   }
 
-  // Takes one head after the other, in a loop: the upstream decides how many there are.
+  // Parses one head after another in a loop, because the upstream decides how many there are.
   void ScanHead() {
     for (;; ++interim_heads_) {
       if (interim_heads_ > kMaxInterimHeads) {
@@ -218,7 +222,7 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
       response_ = std::move(*head);
       if (response_.status == 101) return SwitchProtocols();
       if (response_.status >= 200) return StartResponse();
-      // 100 was between the upstream and us; others (103 Early Hints) are for the client.
+      // 100 concerned only the proxy; others (103 Early Hints) are for the client.
       if (response_.status != 100 && !connection_->head().http_1_0) return ForwardInterim();
     }
   }
@@ -240,7 +244,8 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
     Headers fields;
     for (const Header& header : response_.headers.list) {
       if (IsHopByHop(response_.headers, header.name)) continue;
-      // RFC 9110 section 8.6: none in 1xx and 204, where some clients would wait for a body.
+      // RFC 9110 section 8.6: 1xx and 204 have no Content-Length. Some clients would wait for a
+      // body.
       const bool no_length = response_.status < 200 || response_.status == 204;
       if (no_length && EqualNoCase(header.name, "content-length")) continue;
       fields.list.push_back(header);
@@ -273,8 +278,8 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
     SendResponse();
   }
 
-  // What the upstream says of its bytes: an ETag would have a cache call the edited ones, or those
-  // that were edited for another client, the same (RFC 9110 section 8.8.3).
+  // Drops fields about the upstream's bytes: with an ETag, a cache would treat the edited body, or
+  // one edited for another client, as the same (RFC 9110 section 8.8.3).
   void DropValidators() {
     std::erase_if(response_.headers.list, [](const Header& field) {
       for (const char* name : {"ETag", "Last-Modified", "Accept-Ranges", "Content-MD5", "Digest",
@@ -287,7 +292,7 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
 
   void OnCollected(int error) {
     if (error == 0) return CollectBody();
-    Fail(UpstreamError("cut its answer off"));
+    Fail(UpstreamError("cut off its answer"));
   }
 
   void SendResponse() {
@@ -344,7 +349,7 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
 
   void OnBodyRead(int error) {
     if (error == 0) return PumpResponse();
-    // Only a clean end may delimit a body; anything else has cut it off.
+    // Only a clean end may delimit a body. Any other end has cut it off.
     if (error != kEndOfStream || !response_body_.AcceptsClose()) return Break();
     WriteResponse({}, 0, true);
   }
@@ -365,7 +370,7 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
   void SwitchProtocols() {
     const std::string upgrade(response_.headers.Get("upgrade"));
     if (!upgrade_ || upgrade.empty()) {
-      return Fail(UpstreamError("switched protocols without being asked to"));
+      return Fail(UpstreamError("switched protocols without a request"));
     }
     AppendResponseHead();
     AppendField("Connection", "Upgrade", &out_);
@@ -389,7 +394,7 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
             (upstream_.sole ? "the server" : upstream_.socket_path) + " " + what};
   }
 
-  // The upstream has failed before its response.
+  // Ends an exchange whose upstream has failed before its response.
   void Fail(const Error& error) {
     End();
     const auto answer = [self = shared_from_this(), error] {
@@ -410,7 +415,7 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
         ErrorResponse(400, "GENERAL::BAD_REQUEST", "the chunked request body is malformed"));
   }
 
-  // The response cannot be completed: the client must not take what it has for the whole.
+  // Ends a response that cannot be completed. The client must not take it for complete.
   void Break() {
     End();
     connection_->Abort(ends_with_close_);
@@ -444,7 +449,7 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
   std::string request_head_;
   std::string request_frame_;
   Loop::Id stall_timer_ = 0;
-  int patience_ = 0;  // checks that are left; 0: any number
+  int patience_ = 0;  // remaining checks; 0: unlimited
 
   Buffer in_;
   HeadScanner scanner_;
@@ -454,7 +459,7 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
   std::string whole_;  // see Upstream::edit_body
   bool response_started_ = false;
   bool chunked_response_ = false;
-  bool ends_with_close_ = false;  // towards the client
+  bool ends_with_close_ = false;  // the client's response ends with its connection
   bool keep_client_ = false;
   std::string out_;
 };

@@ -1,4 +1,4 @@
-// The reverse proxy's half of an exchange: see Exchange::Forward. Internal to this folder.
+// The reverse proxy, see Exchange::Forward. Internal to this folder.
 #pragma once
 
 #include <memory>
@@ -12,9 +12,9 @@ class Connection;
 void StartForwarding(const std::shared_ptr<Connection>& connection, const Request& request,
                      Upstream upstream);
 
-// The bytes of the head to send to the upstream: hop-by-hop and dropped fields left out,
-// set_headers added, framing and upgrade as the client's. An error if the target or a set field
-// cannot be written safely.
+// Returns the request head for the upstream: without hop-by-hop and dropped fields, with
+// set_headers, and with the client's framing and upgrade. Fails if the target or a set field cannot
+// be written safely.
 Result<std::string> UpstreamRequestHead(const Request& request, const Upstream& upstream,
                                         bool chunked, bool upgrade);
 

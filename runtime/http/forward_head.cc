@@ -1,4 +1,4 @@
-// The request head that goes to an upstream.
+// Makes the request head for an upstream.
 #include <algorithm>
 
 #include "runtime/http/ascii.h"
@@ -27,7 +27,7 @@ Result<std::string> UpstreamRequestHead(const Request& request, const Upstream& 
   head.reserve(1024);
   head.append(request.method).append(" ").append(upstream.target).append(" HTTP/1.1\r\n");
   for (const Header& header : request.headers.list) {
-    // Expect is settled between the client and us.
+    // Expect concerned only this server.
     if (IsHopByHop(request.headers, header.name) || EqualNoCase(header.name, "expect")) continue;
     if (!Replaced(upstream, header.name)) AppendField(header.name, header.value, &head);
   }

@@ -17,7 +17,7 @@ tl::unexpected<HeadError> Bad(int status, const char* message) {
   return tl::unexpected<HeadError>(HeadError{status, message});
 }
 
-// Takes the next line off `text`; the scanner has seen that every LF follows a CR.
+// Takes the next line from `text`. The scanner has checked that every LF follows a CR.
 std::string_view TakeLine(std::string_view* text) {
   const size_t end = text->find("\r\n");
   const std::string_view line = text->substr(0, end);
@@ -29,7 +29,7 @@ bool IsToken(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), IsTokenChar);
 }
 
-// The lines after the first one, up to the blank line.
+// Parses the lines after the first one, up to the blank line.
 HeadStatus ParseFields(std::string_view text, Headers* headers) {
   headers->list.reserve(16);
   while (true) {
@@ -49,7 +49,7 @@ HeadStatus ParseFields(std::string_view text, Headers* headers) {
   }
 }
 
-// What the fields say of the message's length and of the connection.
+// Facts from the fields about the message's length and the connection.
 struct FieldFacts {
   std::optional<uint64_t> content_length;
   bool chunked = false;
@@ -62,7 +62,7 @@ struct FieldFacts {
 };
 
 std::optional<uint64_t> ParseLength(std::string_view text) {
-  // 18 digits fit in 63 bits: no sum of ours can wrap.
+  // 18 digits fit into 63 bits, so sums cannot overflow.
   if (text.empty() || text.size() > 18) return std::nullopt;
   if (!std::all_of(text.begin(), text.end(), IsDigit)) return std::nullopt;
   uint64_t value = 0;
@@ -141,7 +141,8 @@ HeadStatus ParseRequestLine(std::string_view line, RequestHead* out) {
   const std::string_view target = line.substr(first + 1, last - first - 1);
   const std::string_view version = line.substr(last + 1);
   if (!IsToken(method)) return Bad(400, "invalid character in the method");
-  // What follows would be no HTTP, and nobody here is a proxy that was asked to be one.
+  // CONNECT is refused, because what follows it would not be HTTP, and no program here is a forward
+  // proxy.
   if (method == "CONNECT") return Bad(400, "CONNECT");
   if (!ValidTarget(target)) return Bad(400, "invalid character in the request target");
   if (!ParseVersion(version, &out->http_1_0)) {
@@ -153,7 +154,7 @@ HeadStatus ParseRequestLine(std::string_view line, RequestHead* out) {
   return {};
 }
 
-// Which server is meant must not depend on which of two places is read.
+// The server that is meant must not depend on whether the target or the Host field is read.
 HeadStatus CheckTarget(int hosts, RequestHead* out) {
   Request& request = out->request;
   if (hosts > 1) return Bad(400, "more than one Host");
@@ -173,7 +174,7 @@ HeadStatus CheckTarget(int hosts, RequestHead* out) {
 }  // namespace
 
 HeadScanner::State HeadScanner::Scan(std::string_view bytes) {
-  // A stranger who speaks something else (TLS, say) is told so at once, not after the timeout.
+  // A client with another protocol (such as TLS) gets an error at once, and not after the timeout.
   if (!bytes.empty() && !IsTokenChar(bytes.front())) return State::kBad;
   while (next_ < bytes.size()) {
     const void* found = std::memchr(bytes.data() + next_, '\n', bytes.size() - next_);
@@ -284,8 +285,8 @@ bool IsHopByHop(const Headers& headers, std::string_view name) {
   for (std::string_view fixed : kFixed) {
     if (EqualNoCase(fixed, name)) return true;
   }
-  // Naming these there would take the body's end away from the next reader, or whom the request is
-  // for.
+  // Listing these in Connection would hide the end of the body, or the recipient, from the next
+  // server.
   if (EqualNoCase(name, "content-length") || EqualNoCase(name, "host")) return false;
   return Lists(headers, "connection", name);
 }

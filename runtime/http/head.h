@@ -1,10 +1,11 @@
-// The head of a message (RFC 9112 sections 2 to 6), read strictly.
+// A strict parser of message heads (RFC 9112 sections 2 to 6).
 //
-// Two parties that disagree on where a message ends let a third one smuggle requests, so everything
-// that parsers are known to disagree on is refused, never mended: a line end other than CRLF, a
-// folded line, a blank before the colon, a second Content-Length, Content-Length beside
-// Transfer-Encoding, a transfer coding other than exactly "chunked", a second Host, a Host that
-// is not the target's. The daemon, execd and the splice proxy read with this and body.h alone.
+// If two parsers disagree about the end of a message, an attacker can smuggle requests. Therefore
+// everything that parsers are known to treat differently is refused and never repaired: a line end
+// other than CRLF, a folded line, a blank before the colon, a second Content-Length, Content-Length
+// beside Transfer-Encoding, a transfer coding other than exactly "chunked", a second Host, a Host
+// that differs from the target's. The daemon, execd and the splice proxy use only this parser and
+// body.h.
 //
 // Thread rule: values and pure functions. Input is hostile on both sides.
 #pragma once
@@ -19,14 +20,14 @@
 
 namespace atl::http {
 
-// More fields than this in one head are refused, however short they are.
+// Most fields of one head, however short they are.
 inline constexpr size_t kMaxHeaderFields = 256;
 
-// Where the body ends.
+// The rule by which the body of a message ends.
 struct Framing {
   enum class Kind { kNone, kLength, kChunked, kUntilClose };
   Kind kind = Kind::kNone;
-  uint64_t length = 0;  // of kLength
+  uint64_t length = 0;  // valid for kLength
 };
 
 struct RequestHead {
@@ -39,8 +40,8 @@ struct RequestHead {
   Framing body;
 };
 
-// Interim responses (1xx) of a server to one request. A server that works for an hour says
-// "102 Processing" every 20 s or so.
+// Most interim responses (1xx) to one request. A server that works for an hour sends "102
+// Processing" every 20 s or so.
 inline constexpr int kMaxInterimHeads = 256;
 
 struct ResponseHead {
@@ -51,19 +52,19 @@ struct ResponseHead {
   Framing body;
 };
 
-// What to answer to a request that cannot be read.
+// The answer to a request that cannot be parsed.
 struct HeadError {
   int status;
   const char* message;
 };
 
-// Finds the end of a head in bytes that arrive piecemeal; each byte is looked at once.
+// Finds the end of a head in bytes that arrive in pieces. Looks at each byte once.
 class HeadScanner {
  public:
   enum class State { kMore, kComplete, kBad };
-  // `bytes` is everything received of this head so far (and perhaps of what follows it).
+  // `bytes`: everything received of this head so far, and perhaps of what follows it.
   State Scan(std::string_view bytes);
-  // After kComplete: the size of the head with its blank line.
+  // The size of the head with its blank line. Valid after kComplete.
   size_t size() const { return next_; }
   void Reset() { next_ = 0; }
 
@@ -71,8 +72,9 @@ class HeadScanner {
   size_t next_ = 0;
 };
 
-// `head` ends with the blank line. An absolute target ("http://host/path") is reduced to its path;
-// its host is the one of the Host field, which HTTP/1.0 may leave out and then gets from it.
+// Parses `head`, which ends with the blank line. An absolute target ("http://host/path") is reduced
+// to its path. Its host must equal the Host field; HTTP/1.0 may omit that field, and then it is set
+// from the target.
 tl::expected<RequestHead, HeadError> ParseRequestHead(std::string_view head);
 
 struct StatusLine {
@@ -80,22 +82,22 @@ struct StatusLine {
   bool http_1_0 = false;
   std::string_view reason;
 };
-// `line` without its end; nothing if it is malformed.
+// Parses `line`, without its line end. Empty if it is malformed.
 std::optional<StatusLine> ParseStatusLine(std::string_view line);
 
-// `to_head` says that the request was a HEAD: the answer has no body whatever its fields say.
+// `to_head`: the request was a HEAD, so the answer has no body whatever its fields say.
 Result<ResponseHead> ParseResponseHead(std::string_view head, bool to_head);
 
-// Whether the fields can be written without changing the meaning of the message.
+// Returns true if the field can be written without changing the meaning of the message.
 bool ValidField(std::string_view name, std::string_view value);
-// Visible ASCII without '#', not empty.
+// Accepts visible ASCII without '#', not empty.
 bool ValidTarget(std::string_view target);
 
-// Whether a field `name`, however often it comes, lists `element`; compared without case.
+// Returns true if a field `name`, which may occur several times, lists `element`, ignoring case.
 bool Lists(const Headers& headers, std::string_view name, std::string_view element);
 
-// Whether `name` concerns only one connection: the fixed hop-by-hop fields of RFC 9110 section
-// 7.6.1, and those that `headers` names in Connection.
+// Returns true for fields that concern only one connection: the hop-by-hop fields of RFC 9110
+// section 7.6.1, and those that `headers` lists in Connection.
 bool IsHopByHop(const Headers& headers, std::string_view name);
 
 }  // namespace atl::http

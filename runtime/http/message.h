@@ -1,4 +1,4 @@
-// HTTP messages as our own plain types: no library's types leave this folder.
+// HTTP messages as plain types. No type of a library leaves this folder.
 #pragma once
 
 #include <string>
@@ -16,24 +16,24 @@ struct Header {
 struct Headers {
   std::vector<Header> list;
 
-  // The first value of that name, compared without case; empty if there is none.
+  // Returns the first value of that name, ignoring case. Empty if there is none.
   std::string_view Get(std::string_view name) const;
   bool Has(std::string_view name) const;
-  void Set(std::string name, std::string value);  // replaces all of that name
+  void Set(std::string name, std::string value);  // replaces all fields of that name
   void Add(std::string name, std::string value);
   void Remove(std::string_view name);
 };
 
-// The head of a request. `target` is as it came; `path` is its part before '?', not decoded;
-// `query` the part after it, not decoded.
+// The head of a request. `target` is as received. `path` is its part before '?', `query` the part
+// after it, both not decoded.
 struct Request {
-  std::string method;  // as it came: methods are case-sensitive
+  std::string method;  // unchanged, because methods are case-sensitive
   std::string target;
   std::string_view path() const;
   std::string_view query() const;
   Headers headers;
   std::string peer;  // "127.0.0.1:41234"
-  bool tls = false;  // it came encrypted
+  bool tls = false;  // received over TLS
 };
 
 struct Response {

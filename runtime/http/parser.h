@@ -1,8 +1,8 @@
-// A message that arrives piecemeal, for those who read it themselves (execd is a static
-// program): the grammar of head.h and body.h, which is the daemon's and the splice proxy's too.
+// A parser for messages that arrive in pieces, for programs that do their own I/O (execd). It uses
+// the grammar of head.h and body.h, like the daemon and the splice proxy. Nothing is repaired, so
+// no two programs disagree about the end of a message.
 //
-// Nothing is repaired, so no two parties can disagree about where a message ends. Thread rule:
-// none, one owner. Input is hostile on both sides.
+// Thread rule: none, one owner. Input is hostile on both sides.
 #pragma once
 
 #include <cstddef>
@@ -19,46 +19,47 @@
 namespace atl::http {
 
 struct Head {
-  // Of a request. An absolute target has been reduced to its path, as head.h says.
+  // Members of a request. An absolute target has been reduced to its path, see head.h.
   std::string method;
   std::string target;
   bool http_1_0 = false;
-  // Of a response.
+  // Members of a response.
   int status = 0;
 
   Headers headers;
-  // As the field says it: the answer to a HEAD may have one, and no body.
+  // The value of Content-Length. An answer to HEAD may have one without a body.
   std::optional<uint64_t> content_length;
   bool chunked = false;
-  bool keep_alive = true;  // by version and Connection
+  bool keep_alive = true;  // follows from the version and Connection
 
-  // The first value of that name, compared without case; null if there is none.
+  // Returns the first value of that name, ignoring case. Null if there is none.
   const std::string* Find(std::string_view name) const;
 };
 
 class Parser {
  public:
   enum class Kind { kRequest, kResponse };
-  // Called with each piece of the body, chunk framing removed.
+  // Gets each piece of the body, without chunk framing.
   class BodySink {
    public:
     virtual ~BodySink() = default;
     virtual void OnBody(std::string_view piece) = 0;
   };
 
-  // A head of more than `head_limit` bytes is kResourceExhausted; chunk lines and trailers have the
+  // kResourceExhausted: a head of more than `head_limit` bytes. Chunk lines and trailers have the
   // bounds of body.h.
   Parser(Kind kind, size_t head_limit) : kind_(kind), head_limit_(head_limit) {}
 
-  // For the answer to a HEAD request: there is no body, whatever its head says. Before any Feed.
+  // Call before Feed if the request was a HEAD: the answer has no body, whatever its head says.
   void SkipBody() { to_head_ = true; }
 
-  // Takes in what it can of `data` and returns how much that was; the rest must be offered again,
-  // with more behind it: a head is taken in whole. Stops at the end of the head (once), so that the
-  // caller can look at it and set things up, and at the end of the message. What was taken in is
-  // overwritten (framing is removed in place). An error is final.
+  // Consumes a part of `data` and returns its size. Offer the rest again with more behind it,
+  // because a head is consumed only as a whole. Stops once at the end of the head, so that the
+  // caller can set things up, and at the end of the message. Consumed bytes are overwritten,
+  // because framing is removed in place. An error is final.
   Result<size_t> Feed(char* data, size_t size, BodySink* sink);
-  // The connection has ended: completes a body that ends with it; an error if something is missing.
+  // Call when the connection has ended: completes a body that ends with it. Fails if something is
+  // missing.
   Status FeedEof();
 
   bool head_done() const { return head_done_; }

@@ -19,7 +19,7 @@ Loop::Id PooledLoop::Watch(int fd, uint32_t events, FdCallback callback) {
 void PooledLoop::RunBlocking(Callback work, Callback done) {
   pool_.Run([this, work = std::move(work), done = std::move(done)]() mutable {
     work();
-    // Both may hold objects of the loop: they are moved there, to die there.
+    // Both may hold objects of the loop, so they are moved there to be destroyed on its thread.
     events_->Post([work = std::move(work), done = std::move(done)] { done(); });
   });
 }

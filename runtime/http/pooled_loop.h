@@ -1,4 +1,4 @@
-// The daemon's loop: the event loop of base, and a few threads for work that blocks.
+// The daemon's loop: the event loop of base, and a few threads for blocking work.
 #pragma once
 
 #include <memory>
@@ -24,8 +24,8 @@ class PooledLoop final : public Loop {
   void Post(Callback callback) override { events_->Post(std::move(callback)); }
   void RunBlocking(Callback work, Callback done) override;
 
-  // Until Quit, from any thread; one before Run is not lost. SIGPIPE must be ignored by the
-  // process.
+  // Runs until Quit, which may be called from any thread, even before Run. The process must ignore
+  // SIGPIPE.
   void Run() { events_->Run(); }
   void Quit() { events_->Quit(); }
 
@@ -36,7 +36,7 @@ class PooledLoop final : public Loop {
       : events_(std::move(events)), pool_(pool_threads) {}
 
   const std::unique_ptr<EventLoop> events_;
-  BlockingPool pool_;  // last: its threads post to events_
+  BlockingPool pool_;  // last, because its threads post to events_
 };
 
 }  // namespace atl::http

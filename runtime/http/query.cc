@@ -26,7 +26,7 @@ bool PercentDecode(std::string_view text, std::string* out) {
 
 namespace {
 
-// A malformed escape stays as it is, as browsers and the reference server do.
+// Keeps malformed escapes, like browsers and the reference server.
 std::string DecodeFormText(std::string_view text) {
   std::string blanks(text);
   std::replace(blanks.begin(), blanks.end(), '+', ' ');

@@ -1,5 +1,5 @@
-// The text of a request's target: escapes and queries. Shared by the daemon and execd, which must
-// not read one differently from the other.
+// Decodes escapes and queries of request targets. Shared by the daemon and execd, which must not
+// decode them differently.
 #pragma once
 
 #include <string>
@@ -9,9 +9,10 @@
 
 namespace atl::http {
 
-// %XX decoded; false for a malformed escape. '+' stays '+'.
+// Decodes %XX. Returns false for a malformed escape. '+' stays '+'.
 bool PercentDecode(std::string_view text, std::string* out);
-// name=value pairs in order, both decoded ('+' is a space here). A malformed escape stays as it is.
+// Returns the name=value pairs in order, both decoded ('+' becomes a space). Malformed escapes are
+// kept.
 std::vector<std::pair<std::string, std::string>> ParseQuery(std::string_view query);
 
 }  // namespace atl::http

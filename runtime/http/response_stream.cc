@@ -9,15 +9,15 @@
 namespace atl::http {
 namespace {
 
-// What runs on the connection. It lives on its own operations: the read that waits for the client's
-// end, and the write that is under way.
+// The part that runs on the connection. Its own operations keep it alive: the read that waits for
+// the client's end, and the write in flight.
 class Streaming : public std::enable_shared_from_this<Streaming> {
  public:
   Streaming(std::shared_ptr<Connection> connection, const Response& head)
       : connection_(std::move(connection)) {
     const RequestHead& request = connection_->head();
     chunked_ = !request.http_1_0;
-    // HTTP/1.0 knows no chunks: there the end of the connection is the end of the body.
+    // HTTP/1.0 has no chunks, so the end of the connection is the end of the body.
     keep_client_ = chunked_ && request.keep_alive && !connection_->stopping();
     AppendStatusLine(head.status, {}, &unsent_);
     unsent_.append(DateField());
@@ -54,19 +54,19 @@ class Streaming : public std::enable_shared_from_this<Streaming> {
     Flush();
   }
 
-  // Nobody will finish it.
+  // Called when the producer is gone without Finish.
   void Abandon() {
     if (ended_ || finished_) return;
     End();
     connection_->Abort(!chunked_);
   }
 
-  // What an ended one still holds, until its last write has been told so, nobody will get.
+  // Zero after the end: what is still held, until its last write completes, will not reach anybody.
   size_t backlog() const { return ended_ ? 0 : unsent_.size() + sending_.size(); }
   bool ended() const { return ended_; }
   void SetOnEvents(std::function<void()> drained, std::function<void()> closed) {
     if (ended_) {
-      // The client had gone before the producer asked to be told.
+      // The client had gone before the producer set its callbacks.
       if (closed && !finished_) connection_->core().loop.Post(std::move(closed));
       return;
     }
@@ -75,12 +75,12 @@ class Streaming : public std::enable_shared_from_this<Streaming> {
   }
 
  private:
-  // Reads ahead only to learn of the client's end.
+  // Reads ahead only to notice the client's end.
   void WatchClient() {
     connection_->ReadMore([self = shared_from_this()](int error) {
       if (self->ended_) return;
       if (error != 0) return self->connection_->Abort(false);
-      // More than that: its end is noticed by the next write.
+      // Beyond that limit, the next write notices the client's end.
       if (self->connection_->input().size() < Connection::kMaxReadAhead) self->WatchClient();
     });
   }
@@ -92,7 +92,7 @@ class Streaming : public std::enable_shared_from_this<Streaming> {
       return;
     }
     sending_ = std::exchange(unsent_, {});
-    // Its producer waits for this client, with all that it holds.
+    // The producer, and everything that it holds, waits for this client.
     connection_->ExpectProgress();
     connection_->stream().Write(
         {sending_},
@@ -132,14 +132,14 @@ class Streaming : public std::enable_shared_from_this<Streaming> {
   const std::shared_ptr<Connection> connection_;
   bool chunked_ = true;
   bool keep_client_ = false;
-  bool finished_ = false;  // the last byte has been written by the producer
+  bool finished_ = false;  // the producer has written the last byte
   bool ended_ = false;
   std::string unsent_;
   std::string sending_;
   std::function<void()> drained_, closed_;
 };
 
-// What the producer holds: its end ends the answer.
+// The producer's handle. Its destruction ends the answer.
 class StreamHandle final : public ResponseStream {
  public:
   explicit StreamHandle(std::shared_ptr<Streaming> streaming) : streaming_(std::move(streaming)) {}

@@ -1,4 +1,4 @@
-// Answers whose body is written bit by bit. Internal to this folder.
+// Answers whose body is written in pieces. Internal to this folder.
 #pragma once
 
 #include <memory>

@@ -25,9 +25,10 @@ namespace atl::http {
 namespace {
 
 constexpr int kBacklog = 1024;
-// Past max_connections this many more are told so; beyond that they are closed without a word.
+// Connections beyond max_connections that are still answered with 503. Any further ones are closed
+// without an answer.
 constexpr size_t kMaxRefusing = 64;
-// Of a connection with one of the last descriptors, all in all.
+// Total time of a connection that uses one of the last descriptors.
 constexpr int64_t kBriefUs = 3 * 1000 * 1000;
 
 // An IPv4 or IPv6 address with a port.
@@ -50,7 +51,7 @@ Result<Address> ParseAddress(const std::string& host, uint16_t port) {
     std::memcpy(&address.storage, &v4, address.size = sizeof v4);
     return address;
   }
-  // Not inet_pton(3): a link-local address comes with its link ("fe80::1%eth0").
+  // inet_pton(3) would not do: a link-local address has its link ("fe80::1%eth0").
   addrinfo hints{};
   hints.ai_flags = AI_NUMERICHOST;
   hints.ai_family = AF_INET6;
@@ -83,7 +84,7 @@ void TuneSocket(int fd) {
     (void)setsockopt(fd, level, name, &value, sizeof value);
   };
   set(IPPROTO_TCP, TCP_NODELAY, 1);
-  // A stream may be silent for hours: probes find the clients that vanished without a word.
+  // A stream may be silent for hours. Keepalive finds clients that have vanished.
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
   set(IPPROTO_TCP, TCP_KEEPIDLE, 60);
   set(IPPROTO_TCP, TCP_KEEPINTVL, 15);
@@ -173,7 +174,7 @@ class ServerImpl final : public Server {
   }
 
  private:
-  // Outlives the Server for as long as it is being stopped.
+  // Outlives the Server while it is being stopped.
   struct State {
     State(PooledLoop& loop, const ServerConfig& config, Handler handler)
         : core(std::make_shared<ServerCore>(loop, config, std::move(handler))) {}
@@ -191,16 +192,18 @@ class ServerImpl final : public Server {
     TuneSocket(fd.get());
     const bool brief = IsSpare(fd.get());
     auto stream = Stream::Create(core->loop.events(), std::move(fd));
-    if (!stream) return;  // epoll's limit of watches: no connection without one
+    if (!stream) return;  // epoll's limit of watches: the connection cannot be served
     auto connection = std::make_shared<Connection>(core, std::move(*stream));
-    // A handshake is dear: who is one too many gets none, only the end of the connection.
+    // A TLS connection beyond the limit is closed without an answer, because a handshake is
+    // expensive.
     if (open >= limit && core->tls) return;
     if (open >= limit) return connection->Refuse();
     if (brief) Hurry(state, connection);
     connection->Start(PeerName(peer), IsLocal(peer));
   }
 
-  // One of the last descriptors: enough for an answer, and then for the next who asks.
+  // The connection uses one of the last descriptors: it is served briefly, so that the next client
+  // can be served too.
   static void Hurry(State& state, const std::shared_ptr<Connection>& connection) {
     connection->CloseAfterAnswer();
     state.core->loop.After(kBriefUs, [weak = connection->weak_from_this()] {
@@ -208,7 +211,7 @@ class ServerImpl final : public Server {
     });
   }
 
-  // `visit` may close the connection it is given, and with it others.
+  // `visit` may close the connection that it gets, and thereby others.
   template <typename F>
   static void ForEachConnection(ServerCore& core, F visit) {
     std::vector<std::shared_ptr<Connection>> held;

@@ -1,6 +1,6 @@
-// The daemon's HTTP/1.1 server, and the reverse proxy into sandboxes, on the event loop.
+// The daemon's HTTP/1.1 server, and the reverse proxy into sandboxes, on the event loop. Everything
+// that a peer can make grow has a limit: header bytes, body bytes, idle time, connections.
 //
-// Limits on everything that a peer can make grow: header bytes, body bytes, idle time, connections.
 // Thread rule: everything here is called and calls back on the loop.
 #pragma once
 
@@ -21,84 +21,85 @@ class SoleUpstream;
 
 inline constexpr size_t kMaxEditedBody = 64 << 10;
 
-// Where a proxied request goes, and what to change.
+// The destination of a proxied request, and the changes to it and its answer.
 struct Upstream {
-  // A Unix stream socket that speaks HTTP (execd's). Empty: see `sole`.
+  // A Unix stream socket that speaks HTTP (execd's). Empty: `sole` is used.
   std::string socket_path;
-  // In place of it: the one server that all requests of this client's connection go to. Where it is
-  // closed, the client's connection is too.
+  // Used instead of socket_path: the one server for all requests of this client's connection. When
+  // the server closes its connection, the client's is closed too.
   std::shared_ptr<SoleUpstream> sole;
   std::string target;  // the request target to send, raw
-  // Request headers that must not pass, beside the hop-by-hop ones; compared without case.
+  // Request headers to remove in addition to the hop-by-hop ones, ignoring case.
   std::vector<std::string> drop_headers;
-  // Set on the request (replacing).
+  // Request headers to set; they replace existing ones.
   std::vector<Header> set_headers;
-  // Sent in place of the request's, which has been read; `set_headers` says its length. Let go when
-  // it has been sent.
+  // If set, sent instead of the request's body, which has been read. `set_headers` must have its
+  // length. Released when it has been sent.
   std::shared_ptr<const std::string> body;
-  // A change of the protocol that the client asks for is left out; the answer is then in HTTP.
+  // If set, the client's request for another protocol is removed, and the answer is HTTP.
   bool keeps_protocol = false;
-  // What the upstream says beside its status is left out, for what is usual there.
+  // If set, the upstream's reason phrase is replaced by the standard one.
   bool drops_reason = false;
-  // Changes the fields of the response, and of each interim one (1xx), before they pass on. Those
-  // that the upstream calls hop-by-hop are gone by then: it cannot take away what is set here.
-  // Framing (Content-Length, Transfer-Encoding, Connection, Upgrade) is not for it.
+  // Changes the fields of the response, and of each interim one (1xx), before they are passed on.
+  // The upstream's hop-by-hop fields are already removed, so it cannot remove what is set here.
+  // Must not touch framing (Content-Length, Transfer-Encoding, Connection, Upgrade).
   std::function<void(int status, Headers*)> edit_response;
-  // If set: the body of a 200 that says its length, at most kMaxEditedBody, and is not encoded is
-  // held until it is whole and passes on as this makes it, if that is another one without the
-  // ETag and whatever else is said of the upstream's bytes. Others pass as they come.
+  // If set: the body of a 200 that has a length of at most kMaxEditedBody and is not encoded is
+  // collected and replaced by the result. If the result differs, the ETag and other fields about
+  // the upstream's bytes are removed. Other bodies pass unchanged.
   std::function<std::string(std::string body)> edit_body;
-  // Sent if the upstream cannot be reached or breaks before its response head.
+  // Makes the answer if the upstream cannot be reached, or breaks off before its response head.
   std::function<Response(const Error&)> on_error;
-  // If set: called before on_error, and calls what goes on; a better reason may be under way.
+  // If set: called before on_error, and calls `go_on` when done. A better reason for the error may
+  // arrive meanwhile.
   std::function<void(const Error&, std::function<void()> go_on)> await_reason;
-  // Held until all of it is over: the answer, however long it streams, and the tunnel behind a 101.
+  // Held until everything is over: the answer, however long it streams, and the tunnel after a 101.
   std::shared_ptr<const void> held;
 };
 
-// The body of an answer that is written bit by bit. Dropping the last reference without Finish cuts
-// the answer off, and the client notices.
+// The body of an answer that is written in pieces. If the last reference is dropped without Finish,
+// the answer is cut off, and the client notices.
 class ResponseStream {
  public:
   virtual ~ResponseStream() = default;
-  // Sent as soon as the client takes it; until then it is held here. Nothing happens once the
-  // client is gone.
+  // Sends bytes as soon as the client takes them; until then they are held here. Does nothing after
+  // the client is gone.
   virtual void Write(std::string bytes) = 0;
   virtual void Finish() = 0;
-  // Bytes that the client has not taken: a producer waits while this is large.
+  // Bytes that the client has not taken. A producer should wait while this is large.
   virtual size_t backlog() const = 0;
   virtual bool closed() const = 0;
-  // `drained` is called each time the backlog has become empty, `closed` once if the client goes
-  // away before Finish, or had gone before the stream began. Neither is called from within this
-  // call. Whatever they hold is released at the end.
+  // `drained` is called each time the backlog has become empty. `closed` is called once if the
+  // client goes away before Finish, or was gone before the stream began. Neither is called from
+  // within this call. Both are destroyed at the end.
   virtual void OnEvents(std::function<void()> drained, std::function<void()> closed) = 0;
 };
 
-// One request and its answer. Exactly one of Respond, Stream and Forward is called, at any later
-// time; a handler that drops its last reference without any of them gives a 500. If the client has
-// gone, calls are no-ops.
+// One request and its answer. Call exactly one of Respond, Stream and Forward, at any later time. A
+// handler that drops its last reference without an answer causes a 500. If the client has gone,
+// calls do nothing.
 class Exchange {
  public:
   virtual ~Exchange() = default;
   virtual const Request& request() const = 0;
 
-  // The whole body; over `limit` bytes it is kResourceExhausted (and the connection closes after
-  // the response). `done` may be called before this returns, if the body is there already.
+  // Reads the whole body. kResourceExhausted: over `limit` bytes; the connection closes after the
+  // response. `done` may be called before this returns, if the body has already arrived.
   virtual void ReadBody(size_t limit, std::function<void(Result<std::string>)> done) = 0;
-  // Streams the body into `fd` (borrowed until `done`), written on a pool thread; calls back with
-  // its size. `done` may be called before this returns.
+  // Streams the body into `fd` (borrowed until `done`), written on a pool thread. `done` gets its
+  // size, perhaps before this returns.
   virtual void SaveBody(int fd, uint64_t limit, std::function<void(Result<uint64_t>)> done) = 0;
 
   virtual void Respond(Response response) = 0;
 
-  // Sends the head; the body follows through the stream, chunked, for as long as it likes. The
+  // Sends the head. The body follows through the stream, chunked, without a time limit. The
   // request's body must have been read. Not for HEAD.
   virtual std::shared_ptr<ResponseStream> Stream(Response head) = 0;
 
-  // Hands the exchange to the upstream: request body and response body are streamed, chunked both
-  // ways where they came so, trailers dropped, flushed as they arrive; an Upgrade that the upstream
-  // accepts with 101 becomes a byte tunnel. Raw target and query are kept. No timeout on an
-  // idle stream.
+  // Forwards the exchange to the upstream. Request and response bodies are streamed and flushed as
+  // they arrive, chunked if they came chunked, without trailers. An Upgrade that the upstream
+  // accepts with 101 becomes a byte tunnel. Raw target and query are kept. An idle stream has no
+  // timeout.
   virtual void Forward(Upstream upstream) = 0;
 };
 
@@ -107,27 +108,26 @@ using Handler = std::function<void(std::shared_ptr<Exchange>)>;
 struct ServerConfig {
   std::string host = "127.0.0.1";  // a literal address
   uint16_t port = 8080;
-  // A stream socket that is bound and listening already, to be taken over in place of host and
-  // port; -1: none. For a process that binds before it gives up its privileges, and before it has
-  // threads.
+  // A bound and listening stream socket, to be used instead of host and port; -1: none. For a
+  // process that binds before it drops its privileges and before it has threads.
   int listen_fd = -1;
   size_t max_header_bytes = 64 << 10;
   size_t max_connections = 4096;
   int keep_alive_seconds = 75;
-  int header_timeout_seconds = 30;  // from the first byte of a request to the end of its head
+  int header_timeout_seconds = 30;  // time from the first byte of a request to the end of its head
   // A client that takes no byte of its answer for this long is disconnected, so that what the
-  // answer holds (memory, files, processes) is free again. Forwarded answers may wait: those hold
-  // nothing but a buffer, and a terminal may be stopped for hours.
+  // answer holds (memory, files, processes) is freed. Forwarded answers are exempt: they hold only
+  // a buffer, and a terminal may be paused for hours.
   int answer_timeout_seconds = 60;
-  // Answers that clients have not taken yet may hold this much memory together; while they do, a
-  // request whose answer is large is answered 503.
+  // Limit of the memory of all answers that clients have not taken yet. Above it, a request with a
+  // large answer gets 503.
   size_t max_untaken_bytes = 256 << 20;
-  // If set: every connection is TLS, but one from this host may do without, because what it says
-  // leaves no wire: health checks, and tools that know no name that the certificate is for.
+  // If set: connections use TLS. Connections from this host may do without, because their bytes do
+  // not leave the host: health checks, and tools that know no name of the certificate.
   std::shared_ptr<const TlsContext> tls;
-  int handshake_timeout_seconds = 10;  // from the connection on
-  // A client that only will not send more still gets what it has asked for by forwarding. Else it
-  // counts as gone, which is noticed earlier.
+  int handshake_timeout_seconds = 10;  // counted from the connection on
+  // If set, a half-closed client still gets a forwarded answer. Otherwise it counts as gone, which
+  // is noticed earlier.
   bool answers_half_closed = false;
 };
 
@@ -135,27 +135,28 @@ class PooledLoop;
 
 class Server {
  public:
-  // Binds and listens at once (so that "address in use" is an error here); serves when the loop
+  // Binds and listens at once, so that "address in use" is an error here. Serves when the loop
   // runs.
   static Result<std::unique_ptr<Server>> Listen(PooledLoop& loop, const ServerConfig& config,
                                                 Handler handler);
   virtual ~Server() = default;
-  // The port that it listens on (useful when the configured one is 0).
+  // The actual port, if the configured one is 0.
   virtual uint16_t port() const = 0;
-  // As ServerConfig::tls, for connections from now on; null: none of them is TLS.
+  // Sets ServerConfig::tls for new connections; null: no TLS.
   virtual void SetTls(std::shared_ptr<const TlsContext> tls) = 0;
-  // Ends what clients were let in to before this: streams, forwarded exchanges, tunnels and
-  // requests whose body is still coming are cut. A request in hand is answered, cannot begin a
-  // stream any more, and its connection closes. Connections between two requests stay.
+  // Ends what clients were authorised for before this call: streams, forwarded exchanges, tunnels
+  // and requests whose body is still arriving are cut. A request in hand is answered but cannot
+  // start a stream, and its connection closes. Idle connections stay.
   virtual void EndExchanges() = 0;
-  // Stops accepting and closes idle connections; exchanges in progress may finish until `grace_ms`.
+  // Stops accepting and closes idle connections. Exchanges in progress may finish within
+  // `grace_ms`.
   virtual void Stop(int grace_ms, std::function<void()> done) = 0;
 };
 
-// Serves one connection that somebody else has accepted, on `socket`, which does not block. Of
-// `config` neither address nor number of connections have a meaning. `closed` is called once, from
-// the loop, when it has ended. What is returned ends it at once if it is between two requests. An
-// error: epoll's limit of watches.
+// Serves one connection that was accepted elsewhere, on the nonblocking `socket`. The address and
+// the number of connections of `config` are ignored. `closed` is called once, from the loop, when
+// it has ended. The returned function ends the connection at once if it is idle. Fails only if
+// epoll's limit of watches is reached.
 Result<std::function<void()>> ServeConnection(PooledLoop& loop, const ServerConfig& config,
                                               Handler handler, UniqueFd socket,
                                               std::function<void()> closed);

@@ -1,4 +1,4 @@
-// What the acceptor and all connections of one server share. Internal to this folder.
+// State shared by the acceptor and all connections of one server. Internal to this folder.
 #pragma once
 
 #include <functional>
@@ -23,7 +23,7 @@ struct ServerCore {
   PooledLoop& loop;
   const ServerConfig config;
   const Handler handler;
-  std::shared_ptr<const TlsContext> tls;  // null: none
+  std::shared_ptr<const TlsContext> tls;  // null: no TLS
   UpstreamPool upstreams;
   std::unordered_set<Connection*> connections;  // each removes itself when it closes
   size_t untaken = 0;                           // bytes of all answers that are being written

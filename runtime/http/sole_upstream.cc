@@ -11,7 +11,7 @@
 namespace atl::http {
 namespace {
 
-// As long as a server has to be connected to.
+// The same limit as for connecting to a server.
 constexpr int64_t kHandshakeUs = 10'000'000;
 
 }  // namespace
@@ -24,13 +24,13 @@ Result<std::shared_ptr<SoleUpstream>> SoleUpstream::Create(PooledLoop& loop, Uni
   if (!trust) return made;
   made->shaking_hands_ = true;
   made->patience_ = loop.After(kHandshakeUs, [weak = made->weak_from_this()] {
-    // Its end is the handshake's.
+    // Closing the stream ends the handshake.
     if (const auto self = weak.lock()) self->stream_->Close();
   });
   made->stream_->ConnectTls(
       std::move(trust), server,
-      [weak = made->weak_from_this(), server](int error, const char* disbelief) {
-        if (const auto self = weak.lock()) self->OnHandshake(server, error, disbelief);
+      [weak = made->weak_from_this(), server](int error, const char* verify_error) {
+        if (const auto self = weak.lock()) self->OnHandshake(server, error, verify_error);
       });
   return made;
 }
@@ -40,14 +40,14 @@ SoleUpstream::~SoleUpstream() {
   if (stream_) stream_->Close();
 }
 
-void SoleUpstream::OnHandshake(const std::string& server, int error, const char* disbelief) {
+void SoleUpstream::OnHandshake(const std::string& server, int error, const char* verify_error) {
   shaking_hands_ = false;
   loop_.Cancel(std::exchange(patience_, 0));
   if (error != 0) {
     failed_ =
-        disbelief != nullptr
+        verify_error != nullptr
             ? Error(Code::kUnavailable,
-                    "the certificate of " + server + " is not believed: " + disbelief)
+                    "the certificate of " + server + " is not accepted: " + verify_error)
             : Error(Code::kUnavailable,
                     "the TLS handshake with " + server + " failed" +
                         (error > 0 ? std::string(": ") + std::strerror(error) : std::string()));
@@ -70,7 +70,8 @@ void SoleUpstream::Take(Taken done) {
 
 void SoleUpstream::Put(std::shared_ptr<Stream> stream) {
   stream_ = std::move(stream);
-  // Its end, or what nobody has asked for: neither is followed by an answer.
+  // Waits for the server's end, or for unexpected bytes. After either of them the connection is not
+  // used.
   stream_->Read(&unasked_, 1, [weak = weak_from_this(), uses = uses_](int, size_t) {
     const auto self = weak.lock();
     if (!self || !self->stream_ || self->uses_ != uses) return;
@@ -83,7 +84,7 @@ void SoleUpstream::Put(std::shared_ptr<Stream> stream) {
 bool SoleUpstream::ended() const {
   if (uses_ == 0) return false;
   if (!stream_) return true;
-  // Not whether there are bytes: a TLS server sends tickets of its own accord.
+  // Only the end counts, not bytes: a TLS server sends tickets unasked.
   pollfd server{stream_->fd(), POLLRDHUP, 0};
   return poll(&server, 1, 0) > 0;
 }

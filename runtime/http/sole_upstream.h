@@ -1,6 +1,6 @@
-// The one server behind one client's connection: a socket that somebody else has connected, over
-// which the client's requests go one after another. There is no second try and no second
-// connection: what the client sees is what the server does.
+// The one server behind one client's connection: a socket that was connected elsewhere, over which
+// the client's requests go one after another. There is no retry and no second connection, so the
+// client sees exactly what the server does.
 //
 // Thread rule: the loop's thread.
 #pragma once
@@ -23,9 +23,9 @@ class Stream;
 
 class SoleUpstream : public std::enable_shared_from_this<SoleUpstream> {
  public:
-  // Takes over `socket`, connected and not blocking. `trust`: null, and nothing is encrypted; else
-  // `server` has to prove that it is that, and the handshake, for which it has 10 s, begins at
-  // once. An error: epoll's limit of watches.
+  // Takes ownership of `socket`, connected and nonblocking. `trust`: null for no encryption;
+  // otherwise the server must prove to be `server`, and the handshake, which may take 10 s, begins
+  // at once. Fails only if epoll's limit of watches is reached.
   static Result<std::shared_ptr<SoleUpstream>> Create(PooledLoop& loop, UniqueFd socket,
                                                       std::shared_ptr<const TlsContext> trust,
                                                       const std::string& server);
@@ -34,27 +34,27 @@ class SoleUpstream : public std::enable_shared_from_this<SoleUpstream> {
   ~SoleUpstream();
 
   using Taken = std::function<void(Result<std::shared_ptr<Stream>>)>;
-  // The connection for one request, once its handshake is over. kUnavailable: there is none, and
-  // why. Never two at once.
+  // Gives out the connection for one request, once the handshake is over. kUnavailable: there is no
+  // connection; the message says why. Only one Take at a time.
   void Take(Taken done);
-  // Whoever waits for it does so no more.
+  // Drops the callback of Take.
   void Cancel() { waiting_ = nullptr; }
-  // Back, behind a whole answer.
+  // Returns the connection after a complete answer.
   void Put(std::shared_ptr<Stream> stream);
-  // Called when the server ends the connection while nobody has it.
+  // Sets the callback for when the server ends the idle connection.
   void OnEnd(std::function<void()> on_end) { on_end_ = std::move(on_end); }
-  // It has carried a request and cannot carry another one.
+  // True if the connection has carried a request and cannot carry another one.
   bool ended() const;
-  // The request that it carries is not its first.
+  // True if the current request is not the first one on the connection.
   bool reused() const { return uses_ > 1; }
 
  private:
   explicit SoleUpstream(PooledLoop& loop) : loop_(loop) {}
-  void OnHandshake(const std::string& server, int error, const char* disbelief);
+  void OnHandshake(const std::string& server, int error, const char* verify_error);
 
   PooledLoop& loop_;
   EventLoop::Id patience_ = 0;
-  std::shared_ptr<Stream> stream_;  // null: taken, or gone
+  std::shared_ptr<Stream> stream_;  // null: in use or gone
   uint64_t uses_ = 0;
   bool shaking_hands_ = false;
   std::optional<Error> failed_;

@@ -9,18 +9,18 @@
 namespace atl::http {
 namespace {
 
-// Of the record that a TLS client speaks first (RFC 8446 section 5.1); no method begins so.
+// First byte of a TLS client's first record (RFC 8446 section 5.1). No method begins with it.
 constexpr char kHandshakeRecord = 22;
-constexpr size_t kMaxRecord = 16 << 10;  // the same section
-// Then others have their turn.
+constexpr size_t kMaxRecord = 16 << 10;  // RFC 8446 section 5.1
+// Writes in a row before other connections get their turn.
 constexpr int kWritesAtOnce = 4;
-// Edge-triggered: a socket is registered once, for all its reads and writes, and nobody is woken
-// for what nobody has asked for yet. Writability is added by the first write that has to wait: a
-// Unix socket tells it whenever the peer has read something.
+// Edge-triggered: a socket is registered once for all its reads and writes, and causes no wake-up
+// for events that nobody waits for. EPOLLOUT is added by the first write that has to wait, because
+// a Unix socket reports it whenever the peer has read.
 constexpr uint32_t kReadEvents = EPOLLIN | EPOLLET;
 constexpr uint32_t kAllEvents = kReadEvents | EPOLLOUT;
 
-// Of a call that has failed with errno.
+// The result of a call that failed with errno.
 IoStep Failed(IoStep::Kind if_it_would_block) {
   if (errno == EAGAIN) return {if_it_would_block};
   return {IoStep::Kind::kFailed, 0, errno};
@@ -51,7 +51,7 @@ void Stream::OnEvents(uint32_t events) {
   if (shutdown_waits_) ShutdownSend();
 }
 
-void Stream::Tell(Done done, int error, size_t size, bool in_call) {
+void Stream::Complete(Done done, int error, size_t size, bool in_call) {
   if (!in_call) return done(error, size);
   loop_.Post([done = std::move(done), error, size] { done(error, size); });
 }
@@ -76,7 +76,7 @@ void Stream::ConnectTls(std::shared_ptr<const TlsContext> context, const std::st
   tls_ = std::make_unique<TlsSession>(fd(), std::move(context), server);
   handshake_done_ = [weak = weak_from_this(), done = std::move(done)](int error, size_t) {
     const auto self = weak.lock();
-    done(error, error != 0 && self ? self->tls_->disbelief() : nullptr);
+    done(error, error != 0 && self ? self->tls_->verify_error() : nullptr);
   };
   TryHandshake(true);
 }
@@ -87,7 +87,7 @@ void Stream::TryHandshake(bool in_call) {
     char first = 0;
     const ssize_t n = recv(fd(), &first, 1, MSG_PEEK | MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    // What else there is to see, an end or an error, the first read sees again.
+    // An end or an error is left for the first read, which sees it again.
     if (n == 1 && first == kHandshakeRecord) {
       tls_ = std::make_unique<TlsSession>(fd(), handshake_context_);
     }
@@ -98,13 +98,13 @@ void Stream::TryHandshake(bool in_call) {
     if (step.error == ENOPROTOOPT) tls_.reset();
   }
   handshake_context_ = nullptr;
-  Tell(std::exchange(handshake_done_, nullptr), step.error, 0, in_call);
+  Complete(std::exchange(handshake_done_, nullptr), step.error, 0, in_call);
 }
 
 // ---- reading
 
 void Stream::Read(char* data, size_t size, Done done) {
-  if (!socket_) return Tell(std::move(done), ECANCELED, 0, true);
+  if (!socket_) return Complete(std::move(done), ECANCELED, 0, true);
   read_data_ = data;
   read_size_ = size;
   read_done_ = std::move(done);
@@ -121,14 +121,14 @@ IoStep Stream::ReadOnce() {
 
 void Stream::TryRead(bool in_call) {
   const IoStep step = ReadOnce();
-  if (!MustWait(step)) Tell(std::exchange(read_done_, nullptr), step.error, step.size, in_call);
+  if (!MustWait(step)) Complete(std::exchange(read_done_, nullptr), step.error, step.size, in_call);
 }
 
 // ---- writing
 
 void Stream::Write(std::initializer_list<std::string_view> parts, Done done,
                    std::function<void()> progress) {
-  if (!socket_) return Tell(std::move(done), ECANCELED, 0, true);
+  if (!socket_) return Complete(std::move(done), ECANCELED, 0, true);
   ATOLL_CHECK(parts.size() <= parts_.size());
   parts_.fill({});
   std::copy(parts.begin(), parts.end(), parts_.begin());
@@ -140,7 +140,7 @@ void Stream::Write(std::initializer_list<std::string_view> parts, Done done,
 
 IoStep Stream::WriteOnce() {
   if (tls_) {
-    // One record, whatever the number of parts: head and body of a small answer are one segment.
+    // All parts go into one record, so that head and body of a small answer are one segment.
     if (record_.empty()) {
       for (const std::string_view part : parts_) {
         record_.append(part.substr(0, kMaxRecord - record_.size()));
@@ -185,28 +185,28 @@ void Stream::TryWrite(bool in_call) {
     });
   }
   progress_ = nullptr;
-  Tell(std::exchange(write_done_, nullptr), step.error, written_, in_call);
+  Complete(std::exchange(write_done_, nullptr), step.error, written_, in_call);
 }
 
 // ---- the end
 
 void Stream::ShutdownSend() {
-  // Not yet in the socket's queue: without TLS's own end the client would take what it has for cut
-  // off.
+  // The end waits until the socket takes it: without TLS's close_notify the client would consider
+  // the answer cut off.
   shutdown_waits_ = socket_ && tls_ && MustWait(tls_->Shutdown());
   if (!shutdown_waits_) (void)shutdown(fd(), SHUT_WR);
 }
 
 void Stream::Close(bool properly) {
   if (!socket_) return;
-  if (tls_ && properly) tls_->SayGoodbye();
+  if (tls_ && properly) tls_->TryShutdown();
   loop_.Unwatch(watch_);
   socket_.reset();
   shutdown_waits_ = false;
   progress_ = nullptr;
-  if (handshake_done_) Tell(std::exchange(handshake_done_, nullptr), ECANCELED, 0, true);
-  if (write_done_) Tell(std::exchange(write_done_, nullptr), ECANCELED, written_, true);
-  if (read_done_) Tell(std::exchange(read_done_, nullptr), ECANCELED, 0, true);
+  if (handshake_done_) Complete(std::exchange(handshake_done_, nullptr), ECANCELED, 0, true);
+  if (write_done_) Complete(std::exchange(write_done_, nullptr), ECANCELED, written_, true);
+  if (read_done_) Complete(std::exchange(read_done_, nullptr), ECANCELED, 0, true);
 }
 
 }  // namespace atl::http

@@ -13,7 +13,7 @@ namespace atl::http {
 namespace {
 
 constexpr size_t kMaxPemFile = 1 << 20;
-// In the wire form of RFC 7301: each name after its length.
+// The wire form of RFC 7301: each name after its length.
 constexpr unsigned char kAlpn[] = "\x08http/1.1";
 constexpr unsigned kAlpnSize = sizeof kAlpn - 1;
 
@@ -28,7 +28,7 @@ struct BioFreer {
 };
 using Bio = std::unique_ptr<BIO, BioFreer>;
 
-// The first reason is the cause; what stands behind it are its consequences.
+// Reports OpenSSL's first error, which is the cause; later ones are its consequences.
 Error TlsError(const std::string& what) {
   const unsigned long number = ERR_get_error();
   const char* reason = ERR_reason_error_string(number);
@@ -43,7 +43,7 @@ Result<std::string> ReadPem(const std::string& path, bool secret) {
   if (secret && (info.st_mode & 0007) != 0) {
     return Fail(
         Code::kFailedPrecondition,
-        path + " is a private key that every user of this host can use: chmod o-rwx " + path);
+        path + " is a private key that every user of this host can read: chmod o-rwx " + path);
   }
   return sys::ReadAll(file.get(), kMaxPemFile);
 }
@@ -52,26 +52,26 @@ Bio Wrap(const std::string& pem) {
   return Bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
 }
 
-// Without one OpenSSL asks the terminal.
+// Without this callback OpenSSL would ask the terminal for a passphrase.
 int NoPassphrase(char*, int, int, void*) {
   return 0;
 }
 
-// `path` is what errors call it.
+// `path` names the text in errors.
 Status UseCertificate(SSL_CTX* context, const std::string& pem, const std::string& path,
                       std::string* warning) {
   const Bio bio = Wrap(pem);
   const Certificate leaf(PEM_read_bio_X509(bio.get(), nullptr, NoPassphrase, nullptr));
-  if (!leaf) return Fail(TlsError(path + " holds no certificate in PEM form"));
+  if (!leaf) return Fail(TlsError(path + " has no certificate in PEM form"));
   if (SSL_CTX_use_certificate(context, leaf.get()) != 1) {
     return Fail(TlsError("the certificate of " + path));
   }
   while (X509* next = PEM_read_bio_X509(bio.get(), nullptr, NoPassphrase, nullptr)) {
-    if (SSL_CTX_add0_chain_cert(context, next) == 1) continue;  // it is the context's now
+    if (SSL_CTX_add0_chain_cert(context, next) == 1) continue;  // the context owns it now
     X509_free(next);
     return Fail(TlsError("the chain of " + path));
   }
-  // The end of the file is the last thing that is not a certificate.
+  // The loop ends at the first text that is not a certificate. That must be the end of the file.
   const bool at_end = ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE;
   if (!at_end) return Fail(TlsError("the chain of " + path));
   ERR_clear_error();
@@ -88,15 +88,16 @@ Status UseKey(SSL_CTX* context, const std::string& pem, const std::string& path,
   const Bio bio = Wrap(pem);
   const Key key(PEM_read_bio_PrivateKey(bio.get(), nullptr, NoPassphrase, nullptr));
   if (!key) {
-    return Fail(TlsError(path + " holds no private key in PEM form without a passphrase"));
+    return Fail(TlsError(path + " has no private key in PEM form without a passphrase"));
   }
   if (SSL_CTX_use_PrivateKey(context, key.get()) != 1 || SSL_CTX_check_private_key(context) != 1) {
-    return Fail(TlsError("the key of " + path + " does not fit the certificate of " + certificate));
+    return Fail(
+        TlsError("the key of " + path + " does not match the certificate of " + certificate));
   }
   return {};
 }
 
-// A client that offers protocols, and not ours, is told so (RFC 7301 section 3.2).
+// Refuses a client that offers only other protocols (RFC 7301 section 3.2).
 int ChooseProtocol(SSL*, const unsigned char** chosen, unsigned char* size,
                    const unsigned char* offered, unsigned offered_size, void*) {
   unsigned char* found = nullptr;
@@ -129,11 +130,11 @@ Result<std::shared_ptr<TlsContext>> TlsContext::NewServer() {
   SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
   SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
                                    SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_PRIORITIZE_CHACHA);
-  // A record that could not be written yet is tried again from wherever its bytes are then; an idle
-  // connection holds no buffers (34 KiB).
+  // A record that could not be written is retried from a buffer that may have moved. Idle
+  // connections release their buffers (34 KiB).
   SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                                 SSL_MODE_RELEASE_BUFFERS);
-  // Tickets need no memory of ours.
+  // Tickets need no session cache.
   SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_alpn_select_cb(context, ChooseProtocol, nullptr);
   return made;
@@ -170,7 +171,7 @@ Result<std::shared_ptr<const TlsContext>> TlsContext::ForClient(const std::strin
   SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                                 SSL_MODE_RELEASE_BUFFERS);
   SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
-  // 0 is success here.
+  // This function returns 0 on success.
   if (SSL_CTX_set_alpn_protos(context, kAlpn, kAlpnSize) != 0) return Fail(TlsError("ALPN"));
   const int trusted = authorities.empty() ? SSL_CTX_set_default_verify_paths(context)
                                           : SSL_CTX_load_verify_file(context, authorities.c_str());

@@ -1,9 +1,9 @@
-// Certificates: the server's own, and whom the client trusts.
+// Certificates: the server's own, and the authorities that a client trusts.
 //
-// TLS 1.2 and 1.3, HTTP/1.1 by ALPN, no renegotiation, no compression; sessions are resumed by
-// tickets whose key lives as long as the context.
+// TLS 1.2 and 1.3, HTTP/1.1 by ALPN, no renegotiation, no compression. Sessions are resumed by
+// tickets, whose key lives as long as the context.
 //
-// Thread rule: made anywhere, then read only.
+// Thread rule: made on any thread, then read-only.
 #pragma once
 
 #include <memory>
@@ -17,35 +17,35 @@ namespace atl::http {
 
 class TlsContext {
  public:
-  // Of a server, from PEM files: the certificate with the chain behind it, and its private key
-  // without a passphrase. Errors say which file, and what to do: kPermissionDenied if it cannot be
-  // read, kFailedPrecondition if the key is open to every user of the host, kInvalidArgument if the
-  // two are no pair.
+  // Makes a server's context from PEM files: the certificate followed by its chain, and its private
+  // key without a passphrase. Errors name the file and say what to do. kPermissionDenied: it cannot
+  // be read. kFailedPrecondition: every user of the host can read the key. kInvalidArgument: the
+  // two do not match.
   static Result<std::shared_ptr<const TlsContext>> ForServer(const std::string& certificate,
                                                              const std::string& key);
-  // The same from the PEM texts themselves; `name` stands for them in errors.
+  // Like ForServer, from PEM texts. `name` stands for them in errors.
   static Result<std::shared_ptr<const TlsContext>> ForServerText(const std::string& certificate,
                                                                  const std::string& key,
                                                                  const std::string& name);
-  // Of a client that believes the authorities of the PEM file `authorities`, or the host's if it is
-  // empty.
+  // Makes a client's context that trusts the authorities of the PEM file `authorities`, or the
+  // host's if it is empty.
   static Result<std::shared_ptr<const TlsContext>> ForClient(const std::string& authorities);
 
   TlsContext(const TlsContext&) = delete;
   TlsContext& operator=(const TlsContext&) = delete;
   ~TlsContext();
 
-  // What is to be said about a certificate that can be served: that it has expired, for instance.
-  // Empty: nothing.
+  // A warning about a usable certificate, such as that it has expired. Empty if there is none.
   const std::string& warning() const { return warning_; }
-  // When the certificate of a server expires, in seconds since the Unix epoch; 0: it has none.
+  // When a server's certificate expires, in seconds since the Unix epoch. 0: there is no
+  // certificate.
   int64_t not_after() const;
-  // For this folder.
+  // Used only in this folder.
   ssl_ctx_st* get() const { return context_; }
 
  private:
   explicit TlsContext(ssl_ctx_st* context) : context_(context) {}
-  // Without a certificate yet.
+  // Makes a context without a certificate.
   static Result<std::shared_ptr<TlsContext>> NewServer();
 
   ssl_ctx_st* const context_;

@@ -14,7 +14,7 @@ Status WipeTlsMemory() {
       [](void* memory, size_t size, const char*, int) { return WipingRealloc(memory, size); },
       [](void* memory, const char*, int) { WipingFree(memory); });
   if (set == 1) return {};
-  return Fail(Code::kInternal, "OpenSSL has allocated memory before it could be told how");
+  return Fail(Code::kInternal, "OpenSSL has already allocated memory");
 }
 
 }  // namespace atl::http

@@ -1,11 +1,11 @@
-// Has OpenSSL overwrite the memory that it frees (runtime/base/wiping_memory.h).
+// Makes OpenSSL overwrite the memory that it frees (runtime/base/wiping_memory.h).
 #pragma once
 
 #include "runtime/base/result.h"
 
 namespace atl::http {
 
-// Before the program's first call of OpenSSL.
+// Call before any other call of OpenSSL.
 Status WipeTlsMemory();
 
 }  // namespace atl::http

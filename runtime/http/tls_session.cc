@@ -14,7 +14,7 @@ namespace {
 
 constexpr IoStep kBroken{IoStep::Kind::kFailed, 0, ECONNABORTED};
 
-// What a call leaves in either is its own.
+// Clears both error states, so that each call leaves only its own errors.
 void ForgetErrors() {
   ERR_clear_error();
   errno = 0;
@@ -35,7 +35,8 @@ TlsSession::TlsSession(int socket, std::shared_ptr<const TlsContext> context,
     SSL_set_accept_state(ssl_.get());
     return;
   }
-  // The name is checked against the certificate, and told to the server, which may have several.
+  // The name is verified in the certificate, and sent to the server, which may have several
+  // certificates.
   broken_ = SSL_set1_host(ssl_.get(), server.c_str()) != 1 ||
             SSL_set_tlsext_host_name(ssl_.get(), server.c_str()) != 1;
   SSL_set_connect_state(ssl_.get());
@@ -91,18 +92,18 @@ IoStep TlsSession::Shutdown() {
   if (!established_ || broken_) return {};
   ForgetErrors();
   const int result = SSL_shutdown(ssl_.get());
-  // 0: told, and the client has not said so yet.
+  // 0: close_notify was sent, and the peer has not sent its own yet.
   return result < 0 ? Judge(result) : IoStep{};
 }
 
-void TlsSession::SayGoodbye() {
+void TlsSession::TryShutdown() {
   if (!established_ || broken_) return;
   ERR_clear_error();
   SSL_shutdown(ssl_.get());
   broken_ = true;
 }
 
-const char* TlsSession::disbelief() const {
+const char* TlsSession::verify_error() const {
   const long verdict = ssl_ ? SSL_get_verify_result(ssl_.get()) : X509_V_OK;
   return verdict == X509_V_OK ? nullptr : X509_verify_cert_error_string(verdict);
 }

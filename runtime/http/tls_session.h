@@ -1,11 +1,10 @@
-// One end of a TLS connection, over a socket that does not block. Internal to this
-// folder.
+// One end of a TLS connection over a nonblocking socket. Internal to this folder.
 //
-// OpenSSL reads and writes the socket itself: no copy through buffers of ours, and an idle
-// connection costs it some 2 KiB.
+// OpenSSL reads and writes the socket itself, so no bytes are copied through our own buffers, and
+// an idle connection costs it some 2 KiB. Every call does what is possible at once. The socket is
+// borrowed and must outlive the session's calls.
 //
-// Every call does what can be done at once. The socket is borrowed and outlives the session's
-// calls. Thread rule: one thread.
+// Thread rule: one thread.
 #pragma once
 
 #include <cstddef>
@@ -19,35 +18,36 @@ struct ssl_st;
 
 namespace atl::http {
 
-// One try to read or write: all that can come of it.
+// The result of one attempt to read or write.
 struct IoStep {
-  enum class Kind { kDone, kReadable, kWritable, kFailed };  // the middle two: to wait for
+  // kReadable, kWritable: wait for that event and try again
+  enum class Kind { kDone, kReadable, kWritable, kFailed };
   Kind kind = Kind::kDone;
   size_t size = 0;
-  int error = 0;  // as Stream's, of kFailed
+  int error = 0;  // error of kFailed, in the form of Stream::Done
 };
 
 class TlsSession {
  public:
-  // `context` is held: a later one may serve new connections. `server`: empty, and this is the
-  // server's end; else the client's, and the name of the server that has to prove it is that.
+  // `context` is held, because later connections may use another one. `server`: empty for the
+  // server's end; for a client, the name that the server must prove.
   TlsSession(int socket, std::shared_ptr<const TlsContext> context, const std::string& server = {});
   TlsSession(const TlsSession&) = delete;
   TlsSession& operator=(const TlsSession&) = delete;
   ~TlsSession();
 
-  // ENOPROTOOPT if the client speaks HTTP without TLS.
+  // ENOPROTOOPT: the client speaks HTTP without TLS.
   IoStep Handshake();
-  // An end without TLS's own close_notify is ECONNRESET: anybody on the way could have made it.
+  // An end without close_notify is ECONNRESET, because anybody on the path could have caused it.
   IoStep Read(char* data, size_t size);
-  // At most one record's worth, not nothing. After a wait, the same bytes again.
+  // Writes at most one record, and at least one byte. After a wait, call again with the same bytes.
   IoStep Write(std::string_view bytes);
-  // Tells the peer that no more is coming, after everything written.
+  // Sends close_notify after everything written.
   IoStep Shutdown();
-  // Tells it if that is possible at once: before the socket is closed.
-  void SayGoodbye();
-  // Why the server's certificate is not believed; null: that was not it.
-  const char* disbelief() const;
+  // Sends close_notify if that is possible at once. Call before the socket is closed.
+  void TryShutdown();
+  // Why the server's certificate was not accepted. Null: it was.
+  const char* verify_error() const;
 
  private:
   struct SslFreer {
@@ -58,7 +58,7 @@ class TlsSession {
   const std::shared_ptr<const TlsContext> context_;
   const std::unique_ptr<ssl_st, SslFreer> ssl_;
   bool established_ = false;
-  bool broken_ = false;  // nothing may be said on it any more (SSL_get_error(3))
+  bool broken_ = false;  // the session must not be used any more (SSL_get_error(3))
 };
 
 }  // namespace atl::http

@@ -70,7 +70,7 @@ class Tunnel : public std::enable_shared_from_this<Tunnel> {
   void EndDirection() {
     if (++directions_ended_ == 2) End(false);
   }
-  // A reset, so that neither side takes the break for an end.
+  // Resets both sides, so that neither takes the break for an end.
   void Break() { End(true); }
   void End(bool reset) {
     if (std::exchange(ended_, true)) return;

@@ -1,5 +1,5 @@
-// Carries bytes both ways between a client connection and an upstream that has switched protocols.
-// Internal to this folder.
+// Moves bytes in both directions between a client connection and an upstream that has switched
+// protocols. Internal to this folder.
 #pragma once
 
 #include <memory>
@@ -11,9 +11,9 @@ namespace atl::http {
 
 class Connection;
 
-// `from_upstream` holds what the upstream sent after its head. An end of either side is passed on
-// as a half-close; the tunnel ends when both have ended, or at once at an error. `held` is let go
-// then.
+// `from_upstream`: what the upstream has sent after its head. The end of one side is passed on as a
+// half-close. The tunnel ends when both sides have ended, or at once after an error; then `held` is
+// released.
 void StartTunnel(const std::shared_ptr<Connection>& connection, std::shared_ptr<Stream> upstream,
                  Buffer from_upstream, std::shared_ptr<const void> held);
 

@@ -15,8 +15,8 @@ namespace {
 
 constexpr size_t kMaxIdlePerPath = 2;
 constexpr size_t kMaxIdle = 64;
-// Shorter than any server's own patience, so that a connection is seldom taken just as the peer
-// gives it up; long enough for a client that runs one command after another.
+// Shorter than any server's own timeout, so that a connection is rarely used just as the peer
+// closes it. Long enough for a client that runs one command after another.
 constexpr int64_t kIdleTimeUs = 3'000'000;
 constexpr int64_t kFirstPauseUs = 1000;
 constexpr int64_t kMaxConnectWaitUs = 2'000'000;
@@ -32,8 +32,8 @@ Result<UniqueFd> ConnectNow(const std::string& path) {
   return fd;
 }
 
-// Whether an idle connection can still carry a request. Bytes that nobody asked for make it
-// unusable: they would be taken for the next response.
+// Returns true if an idle connection can still carry a request. Unexpected bytes make it unusable,
+// because they would be taken for the next response.
 bool IsQuiet(int fd) {
   char byte;
   return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && (errno == EAGAIN || errno == EINTR);
@@ -42,7 +42,7 @@ bool IsQuiet(int fd) {
 }  // namespace
 
 std::shared_ptr<Stream> UpstreamPool::Take(const std::string& path) {
-  // Newest first: it is the least likely to be given up by the peer.
+  // Newest first, because the peer is least likely to close it.
   for (size_t i = idle_.size(); i-- > 0;) {
     if (idle_[i].path != path) continue;
     std::shared_ptr<Stream> stream = std::move(idle_[i].stream);
@@ -80,7 +80,7 @@ void UpstreamPool::ConnectAgain(const std::string& path, Connected done, int64_t
   Result<UniqueFd> fd = ConnectNow(path);
   if (fd) return done(Stream::Create(loop_, std::move(*fd)));
   // EAGAIN: the listener's queue is full. The kernel has no event for room in it, so this polls,
-  // ever more slowly.
+  // with growing pauses.
   if (fd.error().error_number() != EAGAIN || waited_us >= kMaxConnectWaitUs) {
     return done(Fail(std::move(fd).error()));
   }

@@ -1,4 +1,4 @@
-// Connections to the Unix sockets of sandboxes, and a few idle ones kept for the next request.
+// Connections to the Unix sockets of sandboxes. A few idle ones are kept for later requests.
 // Internal to this folder. Thread rule: the loop's thread.
 #pragma once
 
@@ -19,28 +19,29 @@ class UpstreamPool {
   UpstreamPool& operator=(const UpstreamPool&) = delete;
   ~UpstreamPool() { loop_.Cancel(sweep_timer_); }
 
-  // An idle connection to `path` whose peer has neither closed nor sent anything; null: none.
+  // Returns an idle connection to `path` whose peer has neither closed nor sent anything. Null if
+  // there is none.
   std::shared_ptr<Stream> Take(const std::string& path);
-  // Keeps a connection whose last response is complete. Beyond the bounds the oldest is closed.
+  // Keeps a connection whose last response is complete. Above the limits the oldest one is closed.
   void Put(const std::string& path, std::shared_ptr<Stream> stream);
   void Clear() { idle_.clear(); }
 
   using Connected = std::function<void(Result<std::shared_ptr<Stream>>)>;
-  // Connects without waiting (connect(2) on a Unix socket never takes time), unless the listener's
-  // queue is full: then it tries again for a while.
+  // Connects without waiting, because connect(2) on a Unix socket is immediate. If the listener's
+  // queue is full, it is retried for a while.
   void Connect(const std::string& path, Connected done);
 
  private:
   struct Idle {
     std::string path;
     std::shared_ptr<Stream> stream;
-    int64_t expires_us;  // of CLOCK_MONOTONIC
+    int64_t expires_us;  // CLOCK_MONOTONIC
   };
   void ArmSweep();
   void ConnectAgain(const std::string& path, Connected done, int64_t waited_us, int64_t pause_us);
 
   EventLoop& loop_;
-  EventLoop::Id sweep_timer_ = 0;  // 0: none is set
+  EventLoop::Id sweep_timer_ = 0;  // 0: not set
   std::deque<Idle> idle_;          // oldest first
 };
 

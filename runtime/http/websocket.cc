@@ -5,7 +5,7 @@
 namespace atl::http {
 namespace {
 
-// SHA-1 (FIPS 180-4) of a short text: the handshake demands it, nothing rests on its strength.
+// SHA-1 (FIPS 180-4) of a short text. The handshake requires it; nothing relies on its strength.
 std::string Sha1(std::string message) {
   const auto rotate = [](uint32_t value, int by) { return (value << by) | (value >> (32 - by)); };
   const uint64_t bits = message.size() * 8;
@@ -94,7 +94,7 @@ Status WebSocketReader::Feed(std::string_view bytes, Sink* sink) {
   while (!closed_) {
     const Result<bool> more = Frame(sink);
     if (!more) {
-      // Nothing behind it is read, nor kept.
+      // Bytes after an error are neither read nor kept.
       closed_ = true;
       buffer_.clear();
       return Fail(more.error());
@@ -104,7 +104,7 @@ Status WebSocketReader::Feed(std::string_view bytes, Sink* sink) {
   return {};
 }
 
-// One whole frame from the buffer; false if there is none yet.
+// Handles one complete frame from the buffer. Returns false if there is none yet.
 Result<bool> WebSocketReader::Frame(Sink* sink) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(buffer_[i]); };
   if (buffer_.size() < 2) return false;

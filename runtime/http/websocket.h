@@ -1,6 +1,6 @@
-// RFC 6455 without I/O, for both ends: the handshake's answer, frames in, frames out.
+// RFC 6455 without I/O, for both ends: the handshake's answer, and frames in both directions.
 //
-// Thread rule: values and pure functions. What the peer sends is hostile, and fuzzed.
+// Thread rule: values and pure functions. The peer's input is hostile, and fuzzed.
 #pragma once
 
 #include <array>
@@ -13,9 +13,10 @@
 
 namespace atl::http {
 
-// What Sec-WebSocket-Accept says to that Sec-WebSocket-Key.
+// Returns Sec-WebSocket-Accept for a Sec-WebSocket-Key.
 std::string WebSocketAccept(std::string_view key);
-// The 101 head for an upgrade request; kInvalidArgument says what the request lacks.
+// Returns the 101 head for an upgrade request. kInvalidArgument: the message says what the request
+// lacks.
 Result<std::string> WebSocketHandshake(const Head& head);
 
 class WebSocketReader {
@@ -26,17 +27,17 @@ class WebSocketReader {
     virtual void OnMessage(bool text, std::string_view message) = 0;
     virtual void OnPing(std::string_view payload) = 0;
     virtual void OnPong() = 0;
-    // The peer's close frame: 1005 if it had no code. Nothing that follows is read.
+    // The peer's close frame; 1005 if it has no code. Later frames are not read.
     virtual void OnClose(uint16_t code) = 0;
   };
-  // A client masks what it sends, a server does not.
+  // Clients mask what they send, servers do not.
   enum class From { kClient, kServer };
 
-  // `max_message`: bytes of a message, all its fragments together.
+  // `max_message`: most bytes of a message with all its fragments.
   WebSocketReader(From from, size_t max_message) : from_(from), max_message_(max_message) {}
 
-  // Takes in all of `bytes`. An error means that the connection must be closed with the code
-  // 1002 (protocol) or, for kResourceExhausted, 1009 (too big).
+  // Consumes all of `bytes`. After an error the connection must be closed with code 1002
+  // (protocol), or 1009 (too big) for kResourceExhausted.
   Status Feed(std::string_view bytes, Sink* sink);
 
  private:
@@ -47,16 +48,17 @@ class WebSocketReader {
   size_t max_message_;
   std::string buffer_;
   std::string message_;
-  uint8_t message_opcode_ = 0;  // 0: no message begun
+  uint8_t message_opcode_ = 0;  // 0: no message has begun
   bool closed_ = false;
 };
 
 enum class Opcode : uint8_t { kText = 1, kBinary = 2, kClose = 8, kPing = 9, kPong = 10 };
-// A server's frame, unfragmented; the payload is `first` and `second` together.
+// Appends a server's frame, unfragmented. The payload is `first` followed by `second`.
 void AppendFrame(std::string* out, Opcode opcode, std::string_view first,
                  std::string_view second = {});
 void AppendCloseFrame(std::string* out, uint16_t code, std::string_view reason);
-// A client's. `mask`: random, so that no proxy between takes the payload for a request.
+// Appends a client's frame. `mask` must be random, so that no proxy on the path takes the payload
+// for a request.
 void AppendMaskedFrame(std::string* out, Opcode opcode, std::string_view payload,
                        const std::array<char, 4>& mask);
 

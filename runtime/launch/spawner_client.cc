@@ -22,23 +22,22 @@ namespace {
 using wire::Reply;
 using wire::Request;
 
-// An answer, or the absence of one, is looked for each second; the second time in a row that
-// nothing has come the spawner is asked whether it is there.
+// Interval in which answers are checked. If none has come twice in a row, the spawner gets a Ping.
 constexpr int64_t kLookUs = 1000 * 1000;
 constexpr int kMostSilentLooks = 5;
-// What waits for room in the socket is tried again when an answer comes, or then.
+// A full socket is tried again when an answer arrives, or after this time.
 constexpr int64_t kFullUs = 5 * 1000;
 
-// `peer`: of whom we are connected to; 0: nobody has taken the connection.
+// `peer`: the process at the other end; 0: no process has accepted the connection.
 Error NoAnswer(int patience_ms, pid_t peer) {
   const std::string who = peer > 0 ? " (process " + std::to_string(peer) + ")" : "";
   return Error(Code::kDeadlineExceeded,
                "the spawner" + who + " has not answered for " + std::to_string(patience_ms) +
-                   " ms: it is stopped, or it hangs. kill -CONT lets it go on, kill -KILL has "
-                   "another one started; sandboxes live on either way");
+                   " ms: it is stopped, or it hangs. kill -CONT resumes it; after kill -KILL "
+                   "another one is started; sandboxes keep running either way");
 }
 
-// Reading and writing end after `patience_ms` with EAGAIN; 0: at once.
+// Connects. Reads and writes fail with EAGAIN after `patience_ms`; 0: nonblocking.
 Result<UniqueFd> ConnectSocket(const std::string& path, int patience_ms) {
   ATOLL_ASSIGN(const sockaddr_un address, UnixAddress(path));
   const int flags = patience_ms == 0 ? SOCK_NONBLOCK : 0;
@@ -51,14 +50,14 @@ Result<UniqueFd> ConnectSocket(const std::string& path, int patience_ms) {
     }
   }
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    // Its queue of connections is full.
+    // The spawner's queue of connections is full.
     if (errno == EAGAIN) return Fail(NoAnswer(patience_ms, 0));
     return FailSys("connect " + path);
   }
   return socket;
 }
 
-// The next packet of a connection that nothing else has been said on. Blocks.
+// Receives the next packet of a connection on which nothing else was sent. Blocks.
 Result<Reply> Receive(int socket, int patience_ms) {
   auto message = sys::ReceiveMessage(socket, wire::kMaxSpawnerReply);
   if (!message && message.error().error_number() == EAGAIN) {
@@ -68,7 +67,7 @@ Result<Reply> Receive(int socket, int patience_ms) {
     return Fail(NoAnswer(patience_ms, peer.pid));
   }
   if (!message) return Fail(message.error());
-  if (message->bytes.empty()) return Fail(Code::kUnavailable, "the spawner hung up");
+  if (message->bytes.empty()) return Fail(Code::kUnavailable, "the spawner closed the connection");
   return wire::DecodeReply(message->bytes, message->fds);
 }
 
@@ -101,17 +100,17 @@ class Client final : public SpawnerClient {
     loop_->Cancel(look_timer_);
   }
 
-  // Before anything else is said. Blocks.
+  // Sends Hello and reads the Greeting before any other request. Blocks.
   Status Hello(int patience_ms, wire::Greeting* greeting) {
     constexpr uint64_t kNumber = 1;
     ATOLL_TRY(Say(socket_.get(), {kNumber, wire::Hello()}));
     Records list;
     for (bool more = true; more;) {
       ATOLL_ASSIGN(Reply reply, Receive(socket_.get(), patience_ms));
-      // It is told again behind the list.
+      // The spawner repeats this message after the list.
       if (std::holds_alternative<wire::VolumeLost>(reply.answer)) continue;
       if (const auto* event = std::get_if<wire::Exited>(&reply.answer)) {
-        // It may have been listed before that; if not, it will be as it is now.
+        // The sandbox may have been listed as running; if not, its record will be current.
         for (wire::SandboxRecord& record : list) {
           if (record.id == event->sandbox.id) record = event->sandbox;
         }
@@ -139,8 +138,7 @@ class Client final : public SpawnerClient {
     on_volume_lost_ = std::move(on_volume_lost);
   }
 
-  // Every caller's `answered` runs from the loop, never from inside the call: failures to send are
-  // posted.
+  // Every `answered` runs from the loop, never from within this call: failures to send are posted.
   void Send(wire::Message message, Answered answered) override {
     if (lost_) return PostFailure(std::move(answered), Error(Code::kUnavailable, lost_why_));
     Request request{next_number_++, std::move(message)};
@@ -156,10 +154,11 @@ class Client final : public SpawnerClient {
   struct Waiting {
     Answered answered;
     bool destroys = false;
-    Records list;  // of the part of a greeting that has come
+    Records list;  // the part of a greeting that has arrived
   };
 
-  // One of each kind in turn: a thousand deletes delay no create, nor the other way round.
+  // Sends one request of each queue in turn, so that a thousand deletes do not delay a create, nor
+  // the other way round.
   void SendRequests() {
     if (full_timer_ != 0) return;
     for (bool sent = true; sent;) {
@@ -168,7 +167,7 @@ class Client final : public SpawnerClient {
     }
   }
 
-  // True if it was sent, and the next may be, too.
+  // Returns true if a request was sent and the next one may follow.
   bool SendFirst(std::deque<Request>& requests) {
     if (requests.empty() || full_timer_ != 0) return false;
     const Status sent = Say(socket_.get(), requests.front());
@@ -177,7 +176,8 @@ class Client final : public SpawnerClient {
       return false;
     }
     if (!sent) {
-      // It has gone, and reading will tell; or this one can never be sent.
+      // EPIPE: the spawner is gone, and the read side will report it. Otherwise this request can
+      // never be sent.
       const bool gone = sent.error().error_number() == EPIPE;
       const auto found = waiting_.find(requests.front().number);
       PostFailure(std::move(found->second.answered),
@@ -239,7 +239,7 @@ class Client final : public SpawnerClient {
   }
 
   void Look() {
-    // In looks, not in time: if it is us who were stopped, the answers are there.
+    // Counted in checks, not in time: if this process was stopped, the answers are waiting.
     silent_looks_ = std::exchange(heard_, false) || waiting_.empty() ? 0 : silent_looks_ + 1;
     if (silent_looks_ == kMostSilentLooks) {
       return Lose("the spawner does not answer: is it stopped?");
@@ -270,15 +270,15 @@ class Client final : public SpawnerClient {
   Loop::Id watch_ = 0;
   bool lost_ = false;
   std::string lost_why_;
-  uint64_t next_number_ = 2;  // 1 was the hello
+  uint64_t next_number_ = 2;  // 1 was the Hello
   std::map<uint64_t, Waiting> waiting_;
-  std::deque<Request> requests_;  // to be sent
+  std::deque<Request> requests_;  // not sent yet
   std::deque<Request> destroys_;
-  size_t destroying_ = 0;    // of waiting_
-  Loop::Id full_timer_ = 0;  // while the socket has no room
-  Loop::Id look_timer_ = 0;  // while somebody waits
-  bool heard_ = false;       // anything, since the last look
-  int silent_looks_ = 0;     // in a row
+  size_t destroying_ = 0;    // number of Destroys in waiting_
+  Loop::Id full_timer_ = 0;  // set while the socket has no room
+  Loop::Id look_timer_ = 0;  // set while a request waits
+  bool heard_ = false;       // something arrived since the last check
+  int silent_looks_ = 0;     // number in a row
   std::function<void(const wire::SandboxRecord&)> on_exit_;
   std::function<void()> on_lost_;
   std::function<void(const wire::VolumeLost&)> on_volume_lost_;
@@ -311,7 +311,7 @@ Status SpawnerClient::StopNow(const std::string& run_dir) {
   ATOLL_TRY(Say(socket.get(), {1, wire::Stop()}));
   for (;;) {
     ATOLL_ASSIGN(Reply reply, Receive(socket.get(), kPatienceMs));
-    // Else the end of a sandbox.
+    // Number 0 reports the end of a sandbox.
     if (reply.number != 0) return wire::ResultOf<void>(std::move(reply.answer));
   }
 }

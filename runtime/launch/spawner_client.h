@@ -1,10 +1,10 @@
-// The daemon's end of the spawner connection. Thread rule: on the loop; nothing blocks; callbacks
-// run on the loop, each exactly once (with kUnavailable if the connection breaks first).
+// The daemon's end of the connection to the spawner. Thread rule: on the loop; nothing blocks. Each
+// callback runs on the loop exactly once, with kUnavailable if the connection breaks first.
 //
-// Requests that do not fit into the socket wait here and are sent later, in order; at most
-// kDestroysAtOnce of Destroy are under way, and others pass those that wait. A spawner that answers
-// nothing for some five seconds, not even whether it is there, counts as lost: what it has not read
-// by then it will not carry out.
+// Requests that do not fit into the socket are queued and sent later, in order. At most
+// kDestroysAtOnce Destroys are in flight, and other requests overtake those that wait. A spawner
+// that answers nothing for about five seconds, not even a Ping, counts as lost; it will not carry
+// out requests that it has not read by then.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@
 
 namespace atl::launch {
 
-// For a message, of a descriptor that stays somebody else's.
+// Duplicates a borrowed descriptor for a message.
 Result<UniqueFd> Copy(int fd);
 
 class SpawnerClient {
@@ -32,30 +32,32 @@ class SpawnerClient {
 
   static constexpr size_t kDestroysAtOnce = 64;
 
-  // Connects and says hello, blocking, for at most `patience_ms`. `greeting` receives what the
-  // spawner is and which sandboxes it holds. kNotFound, kUnavailable: there is none;
-  // kDeadlineExceeded: there is one, and it does not answer.
+  // Connects and sends Hello. Blocks for at most `patience_ms`. `greeting` gets the spawner's state
+  // and its sandboxes. kNotFound, kUnavailable: there is no spawner. kDeadlineExceeded: it does not
+  // answer.
   static constexpr int kPatienceMs = 5000;
   static Result<std::unique_ptr<SpawnerClient>> Connect(const std::string& run_dir,
                                                         wire::Greeting* greeting,
                                                         int patience_ms = kPatienceMs);
-  // Connects and no more: a stopped spawner does not block it. Start and Hello come next.
-  // kDeadlineExceeded: it is there, and has not accepted those before us.
+  // Only connects, so that a stopped spawner does not block the caller. Call Start and send Hello
+  // next. kDeadlineExceeded: the spawner exists, but its queue of connections is full.
   static Result<std::unique_ptr<SpawnerClient>> Open(const std::string& run_dir);
-  // Ends the spawner and all that it holds, over a connection of its own, blocking likewise.
+  // Stops the spawner and everything that it holds, over a separate connection. Blocks in the same
+  // way.
   static Status StopNow(const std::string& run_dir);
   virtual ~SpawnerClient() = default;
 
-  // Begins to read replies on the loop. `on_exit` is told of every first process that ended,
-  // possibly more than once for the same one; `on_lost` once, when the spawner is gone.
+  // Starts to read replies on the loop. `on_exit` is called for every first process that has ended,
+  // possibly more than once for the same one. `on_lost` is called once, when the spawner is gone.
   virtual void Start(Loop& loop, std::function<void(const wire::SandboxRecord&)> on_exit,
                      std::function<void()> on_lost) = 0;
 
-  // To be told of each, before Start; possibly more than once of the same one.
+  // Sets the callback for lost volumes. Call before Start. It may be called more than once for the
+  // same volume.
   virtual void OnVolumeLost(std::function<void(const wire::VolumeLost&)>) {}
 
-  // What each message asks for, and what can come of it: wire/request.h. When a Greeting comes, all
-  // answers that the spawner has given before have been passed on; kFailedPrecondition: it speaks
+  // Sends a request; wire/request.h has the messages and their answers. When a Greeting arrives,
+  // all earlier answers of the spawner have been passed on. kFailedPrecondition: the spawner uses
   // another protocol.
   template <typename Message>
   void Ask(Message message, Done<typename Message::Reply> done) {
@@ -64,7 +66,7 @@ class SpawnerClient {
     });
   }
 
-  // What Ask says, without the types.
+  // The untyped form of Ask.
   using Answered = std::function<void(wire::Answer)>;
   virtual void Send(wire::Message message, Answered answered) = 0;
 };

@@ -10,14 +10,14 @@ namespace {
 
 // An upgraded spawner answers after some 20 ms.
 constexpr int64_t kFirstRetryUs = 10 * 1000;
-// A look is one connect(2).
+// An attempt costs one connect(2).
 constexpr int64_t kLastRetryUs = 40 * 1000;
 // Adopting a thousand sandboxes takes less.
 constexpr int64_t kPatienceUs = 10 * 1000 * 1000;
 
 constexpr char kSilent[] =
-    "the spawner does not answer: is it stopped? kill -CONT lets it go on; killed, it is started "
-    "again";
+    "the spawner does not answer: is it stopped? kill -CONT resumes it; after kill -KILL another "
+    "one is started";
 
 }  // namespace
 
@@ -41,13 +41,13 @@ void SpawnerLink::StartClient() {
   });
   client_->Start(
       *loop_, [this](const wire::SandboxRecord& record) { on_exit_(record); },
-      // From the loop: the client is destroyed, which it must not be while it calls.
+      // Posted, because Lost destroys the client, which is calling here.
       [this] { loop_->Post([this] { Lost(); }); });
 }
 
 void SpawnerLink::Lost() {
   if (!std::exchange(client_, nullptr) || (stopping_ && !stopped_)) return;
-  // One that is stopped accepts, but does not greet.
+  // A stopped spawner accepts connections, but sends no Greeting.
   if (!std::exchange(greeted_, false)) return Retry(kLastRetryUs);
   absent_ = false;
   why_ = texts_.gone;
@@ -60,7 +60,8 @@ void SpawnerLink::Lost() {
     const Answered stopped = std::exchange(stopped_, nullptr);
     if (stopped) stopped(wire::Failed{.code = Code::kUnavailable, .message = why_});
   });
-  // At once: one that is stopped takes connections, and whoever is refused from now on hears that.
+  // Looks at once, because a stopped spawner still accepts connections, and calls that fail from
+  // now on then report that.
   Look(kFirstRetryUs);
 }
 
@@ -73,7 +74,7 @@ void SpawnerLink::Retry(int64_t delay_us) {
 
 void SpawnerLink::Look(int64_t again_us) {
   auto client = connect_();
-  // A stopped one accepts nobody: its queue is full in the end.
+  // kDeadlineExceeded means that it exists but is stopped: its queue of connections is full.
   const bool there = client || client.error().code() == Code::kDeadlineExceeded;
   why_ = there ? kSilent : absent_ ? texts_.absent : texts_.gone;
   if (!client) return Retry(again_us);
@@ -86,9 +87,9 @@ void SpawnerLink::Greet() {
   client_->Ask(wire::Hello(), [this](Result<wire::Greeting> hello) {
     if (!hello) {
       if (std::exchange(refused_, hello.error().message()) != refused_) {
-        LogLine(LogLevel::kError, "the spawner cannot be used").Add(hello.error());
+        LogLine(LogLevel::kError, "cannot use the spawner").Add(hello.error());
       }
-      // If it was not lost: from the loop, as it is calling us.
+      // If the connection was not lost, Lost is posted, because the client is calling here.
       if (hello.error().code() != Code::kUnavailable) loop_->Post([this] { Lost(); });
       return;
     }
@@ -105,7 +106,7 @@ void SpawnerLink::Greet() {
 void SpawnerLink::AskStop() {
   client_->Send(wire::Stop(), [this](wire::Answer answer) {
     const auto* failed = std::get_if<wire::Failed>(&answer);
-    // It has ended without an answer: the next one is asked.
+    // The spawner ended without an answer; the next one gets the Stop.
     if (failed != nullptr && failed->code == Code::kUnavailable) return;
     const Answered stopped = std::exchange(stopped_, nullptr);
     if (stopped) stopped(std::move(answer));
@@ -122,7 +123,7 @@ void SpawnerLink::Send(wire::Message message, Answered answered) {
     return;
   }
   if (!stops) return client_->Send(std::move(message), std::move(answered));
-  // What came behind it would end with the spawner.
+  // Requests after this one would end with the spawner.
   stopping_ = true;
   stopped_ = std::move(answered);
   if (greeted_) AskStop();

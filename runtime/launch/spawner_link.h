@@ -1,9 +1,10 @@
-// A spawner connection that survives its spawner: to everyone else one SpawnerClient for the
-// daemon's whole life. While no spawner answers, or the one that is there is stopped, every call
-// fails with kUnavailable; the next one is looked for a few times a second (the daemon cannot start
-// one: it has no privilege by then; the spawner's successor or systemd does). Stop alone waits for
-// the next one, for ten seconds at most, and is asked again if a spawner ends without an answer:
-// one that is being upgraded has not heard it.
+// A connection to the spawner that survives its spawner: the rest of the daemon uses this one
+// SpawnerClient for its whole life. While there is no spawner, or it is stopped, every call fails
+// with kUnavailable. The next spawner is looked for several times a second. The daemon cannot start
+// one, because it has no privilege; the spawner's successor or systemd does.
+//
+// Stop is special: it waits for the next spawner, at most ten seconds, and is sent again if a
+// spawner ends without an answer, because one that is being upgraded has not read it.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -20,8 +21,8 @@ namespace atl::sandbox {
 class SpawnerLink final : public launch::SpawnerClient {
  public:
   using Connect = std::function<Result<std::unique_ptr<launch::SpawnerClient>>()>;
-  // Answers to a call while there is no spawner, with what to do about it: `gone` as long as the
-  // next one may be on its way, `absent` when none has come within ten seconds.
+  // Error texts for calls while there is no spawner, with what to do: `gone` while the next one may
+  // still come, `absent` after none has come within ten seconds.
   struct Texts {
     std::string gone, absent;
   };
@@ -31,15 +32,15 @@ class SpawnerLink final : public launch::SpawnerClient {
   SpawnerLink& operator=(const SpawnerLink&) = delete;
   ~SpawnerLink() override;
 
-  // Called with every later spawner's hello, before anything else is asked of it.
+  // Sets the callback for the Greeting of every later spawner, before anything else is sent to it.
   void OnReconnected(std::function<void(const wire::Greeting&)> reconnected) {
     on_reconnected_ = std::move(reconnected);
   }
   bool connected() const { return greeted_; }
-  // While it is not: why.
+  // Says why it is not connected.
   const std::string& why() const { return why_; }
 
-  // `on_lost` is called once more when no spawner has come within ten seconds.
+  // `on_lost` is called once more if no spawner has come within ten seconds.
   void Start(Loop& loop, std::function<void(const wire::SandboxRecord&)> on_exit,
              std::function<void()> on_lost) override;
   void OnVolumeLost(std::function<void(const wire::VolumeLost&)> on_volume_lost) override {
@@ -52,12 +53,12 @@ class SpawnerLink final : public launch::SpawnerClient {
   void Greet();
   void Lost();
   void AskStop();
-  // Looks for another one, and if there is none again after `again_us`.
+  // Looks for a spawner, and again after `again_us` if there is none.
   void Look(int64_t again_us);
   void Retry(int64_t delay_us);
 
   std::unique_ptr<launch::SpawnerClient> client_;
-  bool greeted_ = true;  // it has said what it holds
+  bool greeted_ = true;  // the spawner has sent its Greeting
   Connect connect_;
   const Texts texts_;
   bool absent_ = false;
@@ -68,10 +69,10 @@ class SpawnerLink final : public launch::SpawnerClient {
   std::function<void(const wire::Greeting&)> on_reconnected_;
   Loop::Id timer_ = 0;
   Loop::Id patience_ = 0;
-  std::string why_ = "the spawner is being stopped";  // nobody can use it, when so
-  std::string refused_;                               // why it is not used, as last logged
+  std::string why_ = "the spawner is being stopped";  // the error while no call is possible
+  std::string refused_;                               // the reason that was logged last
   bool stopping_ = false;
-  Answered stopped_;  // of Stop, until it is answered
+  Answered stopped_;  // the callback of Stop, until it is answered
 };
 
 }  // namespace atl::sandbox

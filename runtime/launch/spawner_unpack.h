@@ -1,4 +1,4 @@
-// The image store's way to atoll-unpack: through the spawner.
+// Runs atoll-unpack for the image store, through the spawner.
 #pragma once
 
 #include "images/unpack_runner.h"

@@ -9,13 +9,13 @@
 namespace atl::objects {
 namespace {
 
-// Where the spawner leaves it for the file system's program, which leaves it there for us.
+// The number of the descriptor, set by the spawner and inherited through the file system's program.
 constexpr int kFuse = 3;
 
 }  // namespace
 
 int HandOver() {
-  // libfuse's convention (mount_util, both of version 2 and of 3): a socket that takes it.
+  // libfuse's convention (mount_util of versions 2 and 3): the number of the socket to send it to.
   const char* const number = std::getenv("_FUSE_COMMFD");
   if (number == nullptr) return 0;
   const std::string_view text(number);

@@ -1,11 +1,12 @@
-// What libfuse takes for fusermount(1). A file system's program may not mount, so libfuse starts
-// that to do it, and is sent the descriptor of /dev/fuse that belongs to the mount. Here the
-// spawner has mounted already: what is sent is the descriptor that we were born with.
+// Replaces fusermount(1) for libfuse. A file system's program may not mount, so libfuse starts
+// fusermount to do it, and expects to be sent the descriptor of /dev/fuse that belongs to the
+// mount. Here the spawner has mounted already, and this program sends the descriptor that it
+// inherited.
 #pragma once
 
 namespace atl::objects {
 
-// The exit status. Undoing the mount is nobody's business here: 0.
+// Returns the exit status. A request to unmount does nothing and returns 0.
 int HandOver();
 
 }  // namespace atl::objects

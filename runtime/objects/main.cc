@@ -1,5 +1,4 @@
-// atoll-objects: what stands between the program that serves a bucket and everything else. See
-// README.md in this folder.
+// atoll-objects: isolates the program that serves a bucket. See README.md in this folder.
 #include <charconv>
 #include <cstdio>
 #include <string_view>
@@ -20,7 +19,7 @@ int main(int argc, char** argv) {
     std::from_chars(number.data(), number.data() + number.size(), server);
   }
   if (server <= 0 || std::string_view(argv[1]) != "relay") {
-    std::fputs("atoll-objects: started by atoll-spawner, for a volume from a store of objects\n",
+    std::fputs("atoll-objects: started by atoll-spawner, for a volume from an object store\n",
                stderr);
     return 2;
   }

@@ -24,17 +24,17 @@ namespace {
 
 constexpr size_t kMaxConnections = 64;
 constexpr size_t kBuffer = 64 << 10;
-// Addresses are looked up again after so long, and when none of them answers.
+// How long addresses are cached. They are also looked up again if none of them answers.
 constexpr int64_t kKnownUs = 60 * 1000 * 1000;
 
-// One direction: what was read and is to be written.
+// One direction of a connection: a buffer of bytes that were read and are to be written.
 class Flow {
  public:
   bool wants_read() const { return !ended_ && begin_ == end_; }
   bool wants_write() const { return begin_ < end_; }
   bool over() const { return ended_ && begin_ == end_; }
 
-  // False: the connection is of no use any more.
+  // Returns false if the connection has failed.
   bool Read(int from, int to) {
     const ssize_t n = TEMP_FAILURE_RETRY(::read(from, bytes_.data(), bytes_.size()));
     if (n < 0) return errno == EAGAIN;
@@ -59,14 +59,15 @@ class Flow {
   bool ended_ = false;
 };
 
-// What a name has been looked up as; whoever is being connected keeps it.
+// The result of a look-up. A connection that is being made keeps it alive.
 using Addresses = std::shared_ptr<const addrinfo>;
 
 class Endpoint {
  public:
   Endpoint(std::string host, std::string port) : host_(std::move(host)), port_(std::move(port)) {}
 
-  // Blocks while names are looked up: nobody could be served without. Null: there are none.
+  // Blocks during the look-up, because nothing could be served without it. Null: there are no
+  // addresses.
   Addresses Look() {
     if (SystemClock().BootMicros() < known_until_us_) return addresses_;
     addrinfo wanted{};
@@ -86,8 +87,8 @@ class Endpoint {
   int64_t known_until_us_ = 0;
 };
 
-// Watches one socket for what is wanted of it now. A socket of which nothing is wanted is not
-// watched: its end would be told again and again.
+// Watches a socket for the events that are wanted now. A socket without wanted events is not
+// watched, because its hang-up would be reported again and again.
 class Watched {
  public:
   UniqueFd fd;
@@ -110,16 +111,16 @@ class Watched {
 
 struct Connection {
   Watched client, store;
-  Addresses addresses;             // while it is being connected
-  const addrinfo* next = nullptr;  // of them
+  Addresses addresses;             // set while it is being connected
+  const addrinfo* next = nullptr;  // the next one to try
   Flow up, down;
 
   bool connecting() const { return addresses != nullptr; }
-  // Nobody listens to what the store still says: s3fs closes what it has given up. Of a store that
-  // is silent for ever, connections would be used up otherwise.
+  // Done when the program has closed, whatever the store still sends: s3fs closes connections that
+  // it has given up. Otherwise a store that is silent for ever would use up the connections.
   bool over() const { return up.over(); }
 
-  // To the next address that lets itself be tried. False: there is none left.
+  // Connects to the next address. Returns false if none is left.
   bool TryNext(EventLoop& loop) {
     store.Forget(loop);
     for (; next != nullptr; next = next->ai_next) {
@@ -160,7 +161,7 @@ class Relaying {
     made->addresses = endpoint_.Look();
     made->next = made->addresses.get();
     if (connections_.size() == kMaxConnections) acceptor_->SetOpen(false);
-    // If it fails, the client hears that nobody is there.
+    // If it fails, the client sees a closed connection.
     GoOn(made, TryNext(*made));
   }
 
@@ -170,7 +171,7 @@ class Relaying {
     return false;
   }
 
-  // Waits for what comes next, or ends it.
+  // Waits for the next event, or ends the connection.
   void GoOn(Place each, bool goes_on) {
     if (goes_on && !each->over() && Watch(each)) return;
     each->client.Forget(loop_);
@@ -194,7 +195,8 @@ class Relaying {
     constexpr uint32_t kReadable = EPOLLIN | EPOLLHUP | EPOLLERR;
     constexpr uint32_t kWritable = EPOLLOUT | EPOLLHUP | EPOLLERR;
     const int from = each.client.fd.get(), to = each.store.fd.get();
-    // In this order: what was read is passed on at once, so that a flow has one of both to do.
+    // Writes come before reads: what was read is passed on at once, so a flow either reads or
+    // writes.
     if ((client & kWritable) != 0 && each.down.wants_write() && !each.down.Write(from))
       return false;
     if ((store & kWritable) != 0 && each.up.wants_write() && !each.up.Write(to)) return false;
@@ -235,8 +237,8 @@ Status Relay(int listener, const std::string& host, const std::string& port, pid
   Relaying relaying(*loop, Endpoint(host, port));
   ATOLL_TRY(relaying.Listen(listener));
   for (;;) {
-    // As process 1 we are also told of those whose parents have ended. The first look is before any
-    // signal: one that came before it was blocked is told by nobody.
+    // Process 1 is also told about orphans. The first wait comes before any signal, because a
+    // SIGCHLD that came before it was blocked is lost.
     for (;;) {
       const pid_t ended = ::waitpid(-1, nullptr, WNOHANG);
       if (ended == server || (ended < 0 && errno == ECHILD)) return {};

@@ -1,10 +1,11 @@
-// All of the network that the program which serves a bucket has: whatever it connects to, in a
-// network namespace of its own that leads nowhere, comes out here, and goes to the one endpoint
-// that the operator has named. So a store that redirects, or a bug of that program, reaches nothing
-// else of this host or beside it. Bytes are passed on as they are: TLS is between those two.
+// The only network of the program that serves a bucket. That program runs in an empty network
+// namespace; every connection that it makes arrives here and goes to the one endpoint that the
+// operator has configured. So a store that redirects, or a bug in the program, can reach nothing
+// else on this host or its network. Bytes are passed on unchanged: TLS is between the program and
+// the store.
 //
-// It is the first process of their pid namespace, too: when the program ends, it does, and when it
-// is killed, all of them are.
+// It is also the first process of their pid namespace: when the program ends, it ends too, and when
+// it is killed, all of them are.
 #pragma once
 
 #include <sys/types.h>
@@ -16,8 +17,8 @@
 
 namespace atl::objects {
 
-// Serves the connections of `listener` until `server`, a child of ours, has ended. An error: it
-// cannot even begin.
+// Serves the connections of `listener` until `server`, a child process, has ended. Fails only if it
+// cannot start.
 Status Relay(int listener, const std::string& host, const std::string& port, pid_t server);
 
 }  // namespace atl::objects

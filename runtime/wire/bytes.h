@@ -1,6 +1,7 @@
-// The encoding of everything that travels between our processes: little-endian fixed-width
-// integers, and byte strings as a 32-bit length and the bytes. No padding, no alignment, no
-// self-description: a message's schema is its one list of fields, which writing and reading visit:
+// The encoding of all messages between the programs: little-endian fixed-width integers, and byte
+// strings as a 32-bit length and the bytes. There is no padding, no alignment and no
+// self-description. The schema of a message is its single list of fields, which both writing and
+// reading visit:
 //
 //   struct Message {
 //     uint32_t slot = 0;
@@ -15,13 +16,13 @@
 //     }
 //   };
 //
-// A descriptor takes no bytes, it travels beside them. A variant is the kType of its alternative,
-// one byte, and that; a message without members has no list.
+// A descriptor takes no bytes; it travels beside them. A variant is the kType of its alternative,
+// one byte, followed by the alternative. A message without members has no list.
 //
-// There is one way to write a value: what is read and written again gives the same bytes. A Reader
-// never reads past its end: the first read that would, or that meets what no Writer writes, makes
-// it bad, every later read returns zero or empty, and ok() tells at the end. So decoders need one
-// check, and a hostile length costs nothing.
+// Each value has exactly one encoding: reading and writing it again gives the same bytes. A Reader
+// never reads past its end. The first read that would, or that finds bytes that no Writer writes,
+// makes the Reader bad: every later read returns zero or empty, and ok() is false. Therefore a
+// decoder needs only one check, and a hostile length costs nothing.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +49,7 @@ inline constexpr bool kIsVector = false;
 template <typename T>
 inline constexpr bool kIsVector<std::vector<T>> = true;
 
-// Each type of a variant has a number of its own.
+// Returns true if each type of a variant has a different number.
 template <typename... T>
 consteval bool NumbersDiffer(const std::variant<T...>*) {
   bool taken[256] = {};
@@ -69,19 +70,20 @@ class Writer {
   void operator()(const T&... values) {
     (Put(values), ...);
   }
-  // Only the reader minds bounds.
+  // Bounds are checked only by the reader.
   template <typename T>
   void Enum(T value, T /*first*/, T /*last*/) {
     U8(static_cast<uint8_t>(value));
   }
-  // A count and the elements.
+  // Writes a count and the elements.
   template <typename T>
   void List(const std::vector<T>& list, size_t /*most*/) {
     U32(static_cast<uint32_t>(list.size()));
     for (const T& item : list) Put(item);
   }
-  // The last field of a packet, which an earlier version does not have: `usual`, what that version
-  // stands for, is left out, so that each understands the other while nothing else is asked for.
+  // Writes the last field of a packet, which earlier versions do not have. The value `usual`, which
+  // earlier versions imply, is not written, so that old and new programs understand each other
+  // until another value is needed.
   template <typename T>
   void Added(const T& value, const T& usual, size_t most = 0) {
     if (value == usual) return;
@@ -92,7 +94,7 @@ class Writer {
     }
   }
   std::string Take() { return std::move(bytes_); }
-  // Borrowed from what was written.
+  // Borrowed from the written values.
   std::vector<int> TakeDescriptors() { return std::move(descriptors_); }
 
  private:
@@ -123,7 +125,7 @@ class Writer {
     } else if constexpr (std::is_same_v<T, std::string>) {
       Text(value);
     } else {
-      for (const auto& item : value) Put(item);  // std::array: both sides know how many
+      for (const auto& item : value) Put(item);  // std::array: both sides know its size
     }
   }
   void Integer(uint64_t value, int width) {
@@ -135,7 +137,7 @@ class Writer {
 
 class Reader {
  public:
-  // `descriptors` are those that came with the bytes; they are taken out by who reads them.
+  // `descriptors` came with the bytes. Reading moves them out.
   explicit Reader(std::string_view bytes, std::span<UniqueFd> descriptors = {})
       : rest_(bytes), descriptors_(descriptors) {}
 
@@ -163,14 +165,15 @@ class Reader {
     if (number < static_cast<uint8_t>(first) || number > static_cast<uint8_t>(last)) ok_ = false;
     if (ok_) value = static_cast<T>(number);
   }
-  // A count above `most` is bad.
+  // A count above `most` makes the reader bad.
   template <typename T>
   void List(std::vector<T>& list, size_t most) {
     const uint32_t count = U32();
     if (count > most) ok_ = false;
     for (uint32_t i = 0; ok_ && i < count; ++i) Get(list.emplace_back());
   }
-  // `usual` if nothing is left; bad if it was written, which no Writer does.
+  // Reads such a field: `usual` if nothing is left. Bad if `usual` was written, which no Writer
+  // does.
   template <typename T>
   void Added(T& value, const T& usual, size_t most = 0) {
     value = usual;
@@ -183,9 +186,9 @@ class Reader {
     }
     if (value == usual) ok_ = false;
   }
-  // True if nothing was missing so far.
+  // True if every read so far succeeded.
   bool ok() const { return ok_; }
-  // True if, also, nothing is left over.
+  // True if every read succeeded and nothing is left over.
   bool complete() const { return ok_ && rest_.empty() && descriptors_.empty(); }
 
  private:
@@ -243,14 +246,14 @@ class Reader {
   bool ok_ = true;
 };
 
-// A value that is encoded as what it is, elsewhere: whoever holds a message with one, or passes it
-// on, needs T's definition only to look into it. Copies share it.
+// A value that is encoded in place but stored elsewhere. Code that only holds or forwards a message
+// with one needs no definition of T. Copies share the value.
 template <typename T>
 class Boxed {
  public:
   Boxed() = default;
   Boxed(T value) : value_(std::make_shared<T>(std::move(value))) {}
-  // Without one, a T as it is made.
+  // Returns a default T if there is no value.
   const T& operator*() const {
     static const T none{};
     return value_ ? *value_ : none;
@@ -279,7 +282,7 @@ std::string EncodeFields(const T& value) {
   return writer.Take();
 }
 
-// False: the bytes and the descriptors are not exactly one T.
+// Returns false unless the bytes and descriptors are exactly one T.
 template <typename T>
 bool DecodeFields(std::string_view bytes, T* value, std::span<UniqueFd> descriptors = {}) {
   Reader reader(bytes, descriptors);
@@ -287,7 +290,7 @@ bool DecodeFields(std::string_view bytes, T* value, std::span<UniqueFd> descript
   return reader.complete();
 }
 
-// What goes into one packet.
+// The content of one packet.
 struct Packet {
   std::string bytes;
   std::vector<int> descriptors;  // borrowed from the message

@@ -5,7 +5,7 @@
 namespace atl::wire {
 
 std::optional<DiffEntry> DiffEntry::Decode(std::string_view record) {
-  constexpr size_t kSize = 4;  // where it begins
+  constexpr size_t kSize = 4;  // offset of the size
   constexpr std::string_view kKinds = "AMD", kTypes = "fdlpscb";
   constexpr size_t kMaxPath = 4095;
   DiffEntry entry;

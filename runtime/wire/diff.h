@@ -1,5 +1,5 @@
-// One difference, as atoll-unpack writes them, one behind the other: a stranger's words, even if
-// they are well-formed.
+// One difference in the output of atoll-unpack, which is a sequence of these. The content is
+// hostile even if it is well-formed.
 //
 //   KIND TYPE SIZE PATH NUL        "A f 1024 srv/new", "M d 0 etc", "D l 0 bin/sh"
 #pragma once
@@ -15,7 +15,7 @@ struct DiffEntry {
   char kind = 'A';  // Added, Modified, Deleted
   char type = 'f';  // file, directory, link, pipe (p), socket, character or block device
   uint64_t size = 0;
-  std::string path;  // from the top, no slash in front; any bytes but NUL
+  std::string path;  // relative to the top, no leading slash; any bytes except NUL
 
   std::string Encode() const {
     return std::string{kind, ' ', type, ' '} + std::to_string(size) + " " + path + '\0';

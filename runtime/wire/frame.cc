@@ -24,7 +24,7 @@ Result<std::optional<std::string_view>> Frames::Next() {
   }
   if (!head.ok() || rest.size() - sizeof size < size) {
     bytes_.erase(0, std::exchange(taken_, 0));
-    // A stream may be silent for hours after this.
+    // The memory is freed, because the stream may be silent for hours.
     if (bytes_.empty()) bytes_ = std::string();
     return std::nullopt;
   }

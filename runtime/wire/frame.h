@@ -1,4 +1,4 @@
-// Messages on a byte stream: each is a frame, a 32-bit little-endian length and that many bytes.
+// Messages on a byte stream. Each is a frame: a 32-bit little-endian length and that many bytes.
 #pragma once
 
 #include <cstddef>
@@ -12,17 +12,17 @@ namespace atl::wire {
 
 std::string Frame(std::string_view message);
 
-// Takes messages out of a stream that arrives in pieces. Thread rule: a plain object.
+// Splits a stream that arrives in pieces into messages. Thread rule: a plain object.
 class Frames {
  public:
-  // Of a longer message the announcement is refused.
+  // A message longer than `most` is refused when its length arrives.
   explicit Frames(size_t most) : most_(most) {}
 
   void Append(std::string_view bytes) { bytes_.append(bytes); }
-  // Valid until the next call of anything here. Nothing: the next message is not there in full.
-  // kInvalidArgument: it is too long, and the stream of no more use.
+  // Returns the next message, valid until the next call on this object. Empty: it is not complete
+  // yet. kInvalidArgument: it is too long, and the stream cannot be used any more.
   Result<std::optional<std::string_view>> Next();
-  // Bytes that no message has been taken from.
+  // Number of bytes that were appended but not returned.
   size_t pending() const { return bytes_.size() - taken_; }
   std::string TakePending();
 

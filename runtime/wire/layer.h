@@ -1,4 +1,4 @@
-// How layers are called. Apart from the plan: most who name a layer have nothing to do with one.
+// Ids of layers. Separate from plan.h, because most code that names a layer does not use plans.
 #pragma once
 
 #include <cstddef>
@@ -6,9 +6,10 @@
 
 namespace atl::wire {
 
-// Layers are numbered directories in the store.
+// The number of a layer's directory in the store.
 using LayerId = uint32_t;
-// overlayfs takes 500 lowers, the option string of mount(2) one page.
+// overlayfs accepts 500 lower directories, but the option string of mount(2) is limited to one
+// page.
 inline constexpr size_t kMaxLayers = 128;
 
 }  // namespace atl::wire

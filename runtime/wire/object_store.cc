@@ -50,7 +50,7 @@ bool ValidHost(std::string_view host) {
   return true;
 }
 
-// "host[:port]" behind the scheme, with nothing else.
+// The parsed "host[:port]" that must follow the scheme, with nothing after it.
 struct Authority {
   std::string host;
   uint16_t port = 0;
@@ -98,21 +98,21 @@ Status SetOption(std::string_view word, ObjectStore* store) {
   const std::string_view key = word.substr(0, equals);
   const std::string value(equals == std::string_view::npos ? "" : word.substr(equals + 1));
   if (key == "bucket") {
-    if (value != "*" && !ValidBucketName(value)) return Fail(Bad(word, "is no bucket's name"));
+    if (value != "*" && !ValidBucketName(value)) return Fail(Bad(word, "is not a bucket name"));
     store->buckets.push_back(value);
   } else if (key == "credentials" || key == "ca") {
     if (!PlainAbsolutePath(value)) return Fail(Bad(word, "must be an absolute path"));
     (key == "ca" ? store->ca : store->credentials) = value;
   } else if (key == "region") {
     if (!Printable(value) || value.size() > 63 || value.find(',') != std::string::npos) {
-      return Fail(Bad(word, "is no region's name"));
+      return Fail(Bad(word, "is not a region name"));
     }
     store->region = value;
   } else if (key == "style") {
     if (value != "path" && value != "host") return Fail(Bad(word, "use style=path or style=host"));
     store->host_style = value == "host";
   } else {
-    return Fail(Bad(word, "known are bucket=, credentials=, region=, style= and ca="));
+    return Fail(Bad(word, "use bucket=, credentials=, region=, style= or ca="));
   }
   return {};
 }
@@ -127,7 +127,7 @@ Result<ObjectStore> ParseObjectStore(std::string_view line) {
   ObjectStore store;
   store.name = words[0];
   if (!ValidVolumeName(store.name) || store.name.size() > 63) {
-    return Fail(Bad(words[0], "a store's name has up to 63 of a-z, 0-9 and -"));
+    return Fail(Bad(words[0], "use up to 63 of a-z, 0-9 and - for a store's name"));
   }
   ATOLL_TRY(SetEndpoint(words[1], &store));
   for (size_t i = 2; i < words.size(); ++i) ATOLL_TRY(SetOption(words[i], &store));
@@ -143,10 +143,10 @@ Status AddObjectStore(std::string_view line, std::vector<ObjectStore>* stores) {
   ATOLL_ASSIGN(ObjectStore store, ParseObjectStore(line));
   if (std::any_of(stores->begin(), stores->end(),
                   [&](const ObjectStore& other) { return other.name == store.name; })) {
-    return Fail(Bad(store.name, "another store has that name"));
+    return Fail(Bad(store.name, "another store has this name"));
   }
   if (stores->size() == kMaxObjectStores) {
-    return Fail(Bad(store.name, "is one more than " + std::to_string(kMaxObjectStores)));
+    return Fail(Bad(store.name, "exceeds the limit of " + std::to_string(kMaxObjectStores)));
   }
   stores->push_back(std::move(store));
   return {};
@@ -198,7 +198,7 @@ Result<BucketName> ParseSource(std::string_view source) {
     if (ValidVolumeName(name.store) && ValidBucketName(name.bucket)) return name;
   }
   return Fail(Code::kInvalidArgument,
-              "'" + std::string(source.substr(0, 128)) + "' is no bucket of a store");
+              "'" + std::string(source.substr(0, 128)) + "' is not a bucket of a store");
 }
 
 bool ValidCredentials(const ObjectCredentials& credentials) {
@@ -214,7 +214,7 @@ Result<ObjectCredentials> ParseCredentials(std::string_view text) {
                                   std::string(text.substr(colon + 1))};
     if (ValidCredentials(credentials)) return credentials;
   }
-  // Not a word of it: it is a secret, or was meant to be one.
+  // The error quotes nothing, because the text is, or was meant to be, a secret.
   return Fail(Code::kInvalidArgument, "its first line is not KEY:SECRET");
 }
 

@@ -3,7 +3,7 @@
 namespace atl::wire {
 namespace {
 
-// No stream is that long; sums of offsets below it do not wrap.
+// No stream is that long, and sums of offsets below it do not overflow.
 constexpr uint64_t kMaxOffset = 1ULL << 62;
 
 bool WellFormed(const OutputFrame& frame) {

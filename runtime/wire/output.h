@@ -1,17 +1,17 @@
-// The output of a sandbox's entrypoint, on its way from execd to the daemon and in the daemon's log
-// files: frames (frame.h), one after the other, of at most kMaxOutputFrame bytes each.
+// The output of a sandbox's entrypoint on its way from execd to the daemon, and in the daemon's log
+// files: a sequence of frames (frame.h) of at most kMaxOutputFrame bytes each.
 //
-//   daemon ◄── OutputFrame …  execd      behind the StartReport, on the control socket (start.h)
+//   daemon ◄── OutputFrame …  execd      after the StartReport, on the control socket (start.h)
 //
 // or, for a daemon that was started later, as the answer to
 //
-//   GET kOutputRoute?offset=N           on execd's listening socket, with kInternalHeader:
-//                                       101, then the frames from byte N of the output on
+//   GET kOutputRoute?offset=N            on execd's listening socket, with kInternalHeader:
+//                                        101, then the frames from byte N of the output on
 //
-// Between the output stand notes: what execd has to say to the daemon about the sandbox, which is
-// no output. Bytes are counted over all of it together. A frame begins where the one before it has
-// ended; what execd could not keep is a kLost frame in its place. Written by a process inside the
-// sandbox: hostile.
+// Notes may stand between the output: messages of execd to the daemon about the sandbox. Offsets
+// count the bytes of both. A frame begins where the previous one has ended. Output that execd could
+// not keep is replaced by a kLost frame. The frames are written by a process in the sandbox, so
+// they are hostile.
 #pragma once
 
 #include <cstdint>
@@ -26,11 +26,11 @@
 namespace atl::wire {
 
 inline constexpr std::string_view kOutputRoute = "/.atoll/entrypoint/output";
-// Only the daemon sends it: its proxy takes it out of what clients send, so that their token opens
-// the exec API and not this.
+// Header of the daemon's own requests. The proxy removes it from clients' requests, so that an
+// access token opens the exec API and not these routes.
 inline constexpr std::string_view kInternalHeader = "X-Atoll-Internal";
 
-// The notes that there are. The daemon takes one that it does not know for kOomKillNote.
+// The known notes. The daemon treats an unknown one as kOomKillNote.
 inline constexpr std::string_view kOomKillNote =
     "a process was killed: its command went over the sandbox's memory limit";
 inline constexpr std::string_view kPidsLimitNote =
@@ -43,13 +43,13 @@ struct OutputFrame {
   enum class Kind : uint8_t { kStdout = 1, kStderr = 2, kLost = 3, kNote = 4 };
   Kind kind = Kind::kStdout;
   int64_t time_us = 0;  // since the Unix epoch
-  uint64_t offset = 0;  // of its first byte
-  uint64_t lost = 0;    // kLost: how many bytes are missing, at least 1
-  std::string bytes;    // the others: 1 to kMaxOutputBytes
+  uint64_t offset = 0;  // offset of the frame's first byte
+  uint64_t lost = 0;    // number of missing bytes of kLost, at least 1
+  std::string bytes;    // content of all others: 1 to kMaxOutputBytes
 
-  // Where the next frame begins.
+  // Offset at which the next frame begins.
   uint64_t end() const { return offset + (kind == Kind::kLost ? lost : bytes.size()); }
-  // With the length before it.
+  // Returns the frame with its length in front.
   std::string Encode() const;
   template <typename Self, typename Io>
   static void Fields(Self& self, Io& io) {
@@ -59,13 +59,13 @@ struct OutputFrame {
   }
 };
 
-// Takes frames out of a stream that arrives in pieces. Thread rule: a plain object.
+// Splits a stream that arrives in pieces into output frames. Thread rule: a plain object.
 class OutputFrames {
  public:
   void Append(std::string_view bytes) { frames_.Append(bytes); }
-  // Nothing: the next frame is not there in full. After an error the stream is of no more use.
+  // Empty: the next frame is not complete yet. After an error the stream cannot be used any more.
   Result<std::optional<OutputFrame>> Next();
-  // Bytes of a frame that has not come to its end.
+  // Number of bytes of an incomplete frame.
   size_t pending() const { return frames_.pending(); }
 
  private:

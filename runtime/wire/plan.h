@@ -1,5 +1,6 @@
-// The plan: all that the spawner needs to build one sandbox. Data only; what only the spawner may
-// decide (capabilities, seccomp, user namespace, id range, where host paths may lie) is not in it.
+// The plan: everything that the spawner needs to build one sandbox. Only data. What only the
+// spawner may decide (capabilities, seccomp, user namespace, id range, allowed host paths) is not
+// in it.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +15,16 @@
 namespace atl::wire {
 
 struct Plan {
-  std::string id;               // ValidSandboxId
+  std::string id;               // valid for ValidSandboxId
   uint32_t slot = 0;            // a prepared slot: network namespace, id range, cgroup
   std::vector<LayerId> layers;  // topmost first
   bool readonly_root = false;
-  std::string hostname;     // at most 64 bytes of [a-z0-9-]
+  std::string hostname;     // up to 64 characters of [a-z0-9-]
   std::string hosts;        // content of /etc/hosts, at most kMaxEtcFile
   std::string resolv_conf;  // content of /etc/resolv.conf, at most kMaxEtcFile
   cgroup::Limits limits;
-  std::vector<Volume> volumes;       // at most kMaxVolumes
-  std::string tier{kNamespaceTier};  // the slot's
+  std::vector<Volume> volumes;       // up to kMaxVolumes
+  std::string tier{kNamespaceTier};  // the slot's tier
 
   template <typename Self, typename Io>
   static void Fields(Self& self, Io& io) {

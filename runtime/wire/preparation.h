@@ -1,10 +1,10 @@
-// What makes a sandbox of a template ready before anybody asks for it. The daemon sends it to
+// Prepares a sandbox of a template before a client asks for it. The daemon sends a Preparation to
 // execd's listening socket, with kInternalHeader, as the body of
 //
-//   POST kPrepareRoute                  200 when all of it is done; 500 with the reason, for people
+//   POST kPrepareRoute                  200 when all of it is done; 500 with the reason, for users
 //
-// and who closes the connection before gives it up: what runs of it then is killed. The answer is
-// written inside the sandbox: hostile.
+// If the daemon closes the connection earlier, the preparation is cancelled and its processes are
+// killed. The answer is written in the sandbox, so it is hostile.
 #pragma once
 
 #include <cstddef>
@@ -22,14 +22,14 @@ inline constexpr size_t kMaxPreparation = 128 << 10;
 inline constexpr size_t kMaxPreparationAnswer = 8 << 10;
 inline constexpr size_t kMaxWarmUpWords = 1024;
 
-// One after the other, as the image's user; whatever is empty or 0 is left out.
+// Steps in this order, run as the image's user. An empty or zero member means no such step.
 struct Preparation {
-  uint32_t probe_port = 0;    // of 127.0.0.1: tried until somebody takes the connection
-  std::string probe_command;  // of the shell: tried until it succeeds
+  uint32_t probe_port = 0;    // port on 127.0.0.1; tried until it accepts a connection
+  std::string probe_command;  // a shell command; tried until it succeeds
   uint32_t wait_seconds = 0;
-  std::vector<std::string> command;  // has to succeed
-  std::string kernel;                // a language: of it a kernel is started ahead
-  uint32_t timeout_seconds = 60;     // for all of it
+  std::vector<std::string> command;  // must succeed
+  std::string kernel;                // the language of a kernel to start ahead
+  uint32_t timeout_seconds = 60;     // deadline of the whole preparation
 
   bool operator==(const Preparation&) const = default;
   template <typename Self, typename Io>

@@ -1,4 +1,5 @@
-// What the spawner says to the daemon: what became of a request, and Exited, unasked.
+// Messages from the spawner to the daemon: an answer to each request, and Exited and VolumeLost
+// unasked.
 #pragma once
 
 #include <cstdint>
@@ -22,16 +23,17 @@ namespace atl::wire {
 inline constexpr uint32_t kSpawnerProtocol = 15;
 static_assert(cgroup::kLimitFields.size() == 11, "requests have grown: raise kSpawnerProtocol");
 
-// So many sandboxes are listed in one packet, which may have 582 bytes of each; the rest follows.
+// Most sandboxes in one packet. Each may have 582 bytes there; the rest follows in further packets.
 inline constexpr size_t kSandboxesPerReply = 128;
 
 struct SandboxRecord {
   std::string id;
   uint32_t slot = 0;
-  uint32_t pid = 0;  // of process 1, as the host sees it
+  uint32_t pid = 0;  // pid of process 1 on the host
   bool exited = false;
-  bool code_known = true;  // false: it ended under a spawner that is gone
-  int wait_status = 0;  // as waitpid(2) gives it; WIFSTOPPED: it was killed because it was stopped
+  bool code_known = true;  // false: it ended under an earlier spawner
+  // form of waitpid(2); WIFSTOPPED: it was killed because it was stopped
+  int wait_status = 0;
   bool oom_killed = false;
   std::vector<LayerId> layers;
 
@@ -43,7 +45,7 @@ struct SandboxRecord {
   }
 };
 
-// It is carried out, and there is nothing else to say.
+// The request succeeded, and there is nothing else to report.
 struct Done {
   static constexpr uint8_t kType = 1;
 };
@@ -65,7 +67,7 @@ struct Failed {
   }
 };
 
-// A sandbox's first process has ended; a hello lists it as such until it is destroyed.
+// A sandbox's first process has ended. Greetings list the sandbox as exited until it is destroyed.
 struct Exited {
   static constexpr uint8_t kType = 3;
   SandboxRecord sandbox;
@@ -75,23 +77,25 @@ struct Exited {
   }
 };
 
-// What the spawner is, and what it holds. In as many packets as its sandboxes take: they are alike
-// but for those. Of one of another protocol nothing but that is read.
+// The state of the spawner. Sent in as many packets as its sandboxes need; they differ only in
+// those. Of a spawner with another protocol only `protocol` is read.
 struct Greeting {
   static constexpr uint8_t kType = 4;
   uint32_t protocol = kSpawnerProtocol;
   uint32_t instance = 0;
   bool cgroup_v2 = false;                     // false: the hybrid backend
   std::vector<std::string> limits_available;  // keys of cgroup::kLimitFields
-  std::string cgroup_path;                    // of this instance, where the daemon may read usage
-  uint64_t swap_bytes = 0;  // of the swap area for paused sandboxes; 0: there is none
+  std::string cgroup_path;  // group of this instance, where the daemon may read usage
+  uint64_t swap_bytes = 0;  // size of the swap area for paused sandboxes; 0: there is none
   std::vector<uint32_t> prepared_slots;
-  std::vector<uint32_t> frozen_slots;  // of sandboxes: the kernel has been asked to hold them
-  std::vector<uint32_t> stray_slots;   // had groups or files and were nobody's
-  std::vector<uint32_t> loose_slots;   // of sandboxes without their groups, which are ended for it
+  // slots of sandboxes for which the kernel was asked to freeze
+  std::vector<uint32_t> frozen_slots;
+  std::vector<uint32_t> stray_slots;  // slots that had groups or files but no owner
+  // slots of sandboxes whose groups disappeared; these sandboxes are being ended
+  std::vector<uint32_t> loose_slots;
   std::vector<SandboxRecord> sandboxes;
-  bool more = false;                              // `sandboxes` goes on in the next packet
-  std::vector<std::string> tiers = UsualTiers();  // of which slots can be prepared on this host
+  bool more = false;                              // further sandboxes follow in the next packet
+  std::vector<std::string> tiers = UsualTiers();  // tiers of slots that this host can prepare
 
   static std::vector<std::string> UsualTiers() { return {std::string(kNamespaceTier)}; }
 
@@ -114,7 +118,7 @@ struct Greeting {
 struct PreparedSlot {
   static constexpr uint8_t kType = 5;
   StepMicros micros{};
-  UniqueFd rtnetlink;  // a NETLINK_ROUTE socket inside the slot's network namespace
+  UniqueFd rtnetlink;  // a NETLINK_ROUTE socket in the slot's network namespace
 
   template <typename Self, typename Io>
   static void Fields(Self& self, Io& io) {
@@ -122,7 +126,7 @@ struct PreparedSlot {
   }
 };
 
-// The first process is running, parked.
+// The first process is running and parked.
 struct Built {
   static constexpr uint8_t kType = 6;
   uint32_t pid = 0;
@@ -136,7 +140,7 @@ struct Built {
 
 struct Unpacked {
   static constexpr uint8_t kType = 7;
-  std::string report;  // the unpacker's, hostile
+  std::string report;  // the unpacker's report, hostile
 
   template <typename Self, typename Io>
   static void Fields(Self& self, Io& io) {
@@ -144,12 +148,12 @@ struct Unpacked {
   }
 };
 
-// What a named volume takes on disk.
+// Disk use of a named volume or of a sandbox.
 struct DiskUse {
   static constexpr uint8_t kType = 8;
-  uint64_t bytes = 0;    // blocks in use, metadata of the file system aside
+  uint64_t bytes = 0;    // blocks in use, without file system metadata
   uint64_t entries = 0;  // files, directories, links
-  bool complete = true;  // false: there is more, the count was cut off at a limit
+  bool complete = true;  // false: counting stopped at a limit
 
   template <typename Self, typename Io>
   static void Fields(Self& self, Io& io) {
@@ -159,8 +163,8 @@ struct DiskUse {
 
 struct CheckedLayers {
   static constexpr uint8_t kType = 12;
-  std::string store;             // its id, made with it; a copy of the store has the same
-  std::vector<LayerId> missing;  // of those that were asked for
+  std::string store;  // id of the store, generated with it; a copy of the store has the same id
+  std::vector<LayerId> missing;  // subset of the requested layers
 
   template <typename Self, typename Io>
   static void Fields(Self& self, Io& io) {
@@ -171,8 +175,8 @@ struct CheckedLayers {
 
 struct Copied {
   static constexpr uint8_t kType = 9;
-  std::string report;        // the unpacker's, hostile
-  uint64_t held_micros = 0;  // how long the sandbox was asked to stand still
+  std::string report;        // the unpacker's report, hostile
+  uint64_t held_micros = 0;  // how long the sandbox was kept paused
 
   template <typename Self, typename Io>
   static void Fields(Self& self, Io& io) {
@@ -180,11 +184,11 @@ struct Copied {
   }
 };
 
-// Where the memory of a paused sandbox is.
+// The place of a paused sandbox's memory.
 struct Reclaimed {
   static constexpr uint8_t kType = 10;
   uint64_t swapped_bytes = 0;
-  uint64_t resident_bytes = 0;  // of what could be in swap
+  uint64_t resident_bytes = 0;  // the part that could be in swap but is not
 
   template <typename Self, typename Io>
   static void Fields(Self& self, Io& io) {
@@ -192,12 +196,12 @@ struct Reclaimed {
   }
 };
 
-// Unasked, and again to each daemon: what served a bucket of a sandbox has ended, and whoever uses
-// it is told ENOTCONN.
+// The process that serves a bucket of a sandbox has ended, and accesses to it fail with ENOTCONN.
+// Sent unasked, and again to each new daemon.
 struct VolumeLost {
   static constexpr uint8_t kType = 11;
   std::string id;
-  uint32_t index = 0;  // among the sandbox's volumes
+  uint32_t index = 0;  // index into the sandbox's volumes
 
   template <typename Self, typename Io>
   static void Fields(Self& self, Io& io) {
@@ -208,7 +212,7 @@ struct VolumeLost {
 using Answer = std::variant<Done, Failed, Exited, Greeting, PreparedSlot, Built, Unpacked, DiskUse,
                             Copied, Reclaimed, VolumeLost, CheckedLayers>;
 
-// Of a request whose answer is a T; of void it is Done.
+// Makes the answer to a request whose result is a T, or void.
 template <typename T>
 Answer AnswerOf(Result<T> result) {
   if (!result) return Failed::Of(result.error());
@@ -219,7 +223,7 @@ Answer AnswerOf(Result<T> result) {
   }
 }
 
-// The inverse. kInternal: it is the answer to something else.
+// The inverse. kInternal: the answer is not the expected one.
 template <typename T>
 Result<T> ResultOf(Answer answer) {
   using Expected = std::conditional_t<std::is_void_v<T>, Done, T>;

@@ -9,7 +9,7 @@ namespace {
 
 Status CheckName(const std::string& name) {
   if (ValidVolumeName(name)) return {};
-  return Fail(Code::kInvalidArgument, "'" + name.substr(0, 64) + "' is no volume's name");
+  return Fail(Code::kInvalidArgument, "'" + name.substr(0, 64) + "' is not a volume name");
 }
 
 Status CheckTier(const std::string& name) {
@@ -32,7 +32,7 @@ struct Form {
     const bool own = mount.volume.own_credentials;
     if (mount.volume.kind != Volume::Kind::kObjects || mount.index >= kMaxVolumes ||
         (own ? !ValidCredentials(mount.credentials) : mount.credentials != ObjectCredentials())) {
-      return Fail(Code::kInvalidArgument, "no bucket, or no credentials for one");
+      return Fail(Code::kInvalidArgument, "a bucket is missing, or its credentials");
     }
     return {};
   }
@@ -44,7 +44,7 @@ struct Form {
   Status operator()(const EndSession& end) const {
     return CheckForm(SessionSpec{.number = end.number, .mounts = {}});
   }
-  // The others are numbers, or names of what is looked up.
+  // All other messages hold only numbers and names that are looked up.
   template <typename T>
   Status operator()(const T&) const {
     return {};

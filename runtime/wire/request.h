@@ -1,6 +1,6 @@
-// What the daemon asks of the spawner, one message for each thing that can be asked. A message
-// names all that it carries, descriptors too, in its list of fields; kType is its number in a
-// packet, never given to another one, and Reply what answers it: void if nothing but success.
+// The requests of the daemon to the spawner, one message for each. A message lists everything that
+// it carries, descriptors included, in its fields. kType is its number in a packet and is never
+// reused. Reply is the type of its answer; void means only success.
 #pragma once
 
 #include <cstdint>
@@ -22,21 +22,24 @@ namespace atl::wire {
 
 struct Plan;  // see plan.h
 
-// What the spawner is and what it holds. It compares that with what the kernel has, and mends it:
-// see stray_slots. Of one of another protocol nothing is read, so that the Greeting can tell ours.
+// Asks for the spawner's state. The spawner compares its records with the kernel and repairs
+// differences (see stray_slots). A Hello of another protocol is accepted without reading it, so
+// that the Greeting can report our protocol.
 struct Hello {
   static constexpr uint8_t kType = 1;
   using Reply = Greeting;
 };
 
-// Everything of a sandbox that no image decides, up to a parked execd. Prepared slots live as long
-// as the connection. kUnimplemented: the spawner cannot prepare a slot of that tier.
+// Makes everything of a sandbox that does not depend on the image, up to a parked execd. Prepared
+// slots live as long as the connection. kUnimplemented: the spawner cannot prepare a slot of that
+// tier.
 struct PrepareSlot {
   static constexpr uint8_t kType = 2;
   using Reply = PreparedSlot;
   uint32_t slot = 0;
-  cgroup::Limits limits;  // of its group, ahead of time; a build writes what its plan has different
-  UniqueFd control;       // execd's ends, see start.h
+  // limits of its group, set ahead of time; a build writes what its plan changes
+  cgroup::Limits limits;
+  UniqueFd control;  // execd's ends, see start.h
   UniqueFd listener;
   std::string tier{kNamespaceTier};
 
@@ -47,7 +50,7 @@ struct PrepareSlot {
   }
 };
 
-// A prepared slot that no sandbox has is dismantled.
+// Dismantles a prepared slot that no sandbox uses.
 struct DropSlot {
   static constexpr uint8_t kType = 3;
   using Reply = void;
@@ -59,9 +62,9 @@ struct DropSlot {
   }
 };
 
-// Puts the image's root into a prepared slot. The claim is a StartMessage on the other end of its
-// `control`; it may have been written before. kUnimplemented: the spawner cannot build a sandbox of
-// the plan's tier; the slot stays prepared.
+// Builds the image's root in a prepared slot. The claim is a StartMessage on the other end of its
+// `control`, which may have been written before. kUnimplemented: the spawner cannot build a sandbox
+// of the plan's tier; the slot stays prepared.
 struct Build {
   static constexpr uint8_t kType = 4;
   using Reply = Built;
@@ -73,7 +76,7 @@ struct Build {
   }
 };
 
-// Answered when every process stands still, or goes on.
+// Freezes or thaws a sandbox. Answered when every process has stopped, or continues.
 struct Freeze {
   static constexpr uint8_t kType = 5;
   using Reply = void;
@@ -86,9 +89,9 @@ struct Freeze {
   }
 };
 
-// Brings the memory of a sandbox that stands still to the swap area; a Freeze that lets it go on
-// ends that, and fetches it back. kResourceExhausted, kUnimplemented: it stays where it is, for
-// the reason that the message says; kFailedPrecondition: it does not stand still, or not any more.
+// Moves the memory of a paused sandbox to the swap area. The Freeze that resumes the sandbox stops
+// this and fetches the memory back. kResourceExhausted, kUnimplemented: the memory stays; the
+// message says why. kFailedPrecondition: the sandbox is not paused, or not any more.
 struct Reclaim {
   static constexpr uint8_t kType = 25;
   using Reply = Reclaimed;
@@ -100,7 +103,8 @@ struct Reclaim {
   }
 };
 
-// Answered when processes, cgroup, mounts and files are gone. An unknown id is not an error.
+// Destroys a sandbox. Answered when its processes, cgroup, mounts and files are gone. An unknown id
+// is not an error.
 struct Destroy {
   static constexpr uint8_t kType = 6;
   using Reply = void;
@@ -112,12 +116,12 @@ struct Destroy {
   }
 };
 
-// Of an image archive, into its members.
+// Splits an image archive into its members.
 struct SplitArchive {
   static constexpr uint8_t kType = 18;
   using Reply = Unpacked;
   UniqueFd archive;    // a regular file, read-only
-  UniqueFd directory;  // to be filled
+  UniqueFd directory;  // directory for the members
 
   template <typename Self, typename Io>
   static void Fields(Self& self, Io& io) {
@@ -125,7 +129,7 @@ struct SplitArchive {
   }
 };
 
-// Into the store, where it is not found before it is published.
+// Extracts a layer into the store, where it can be used only after it is published.
 struct ExtractLayer {
   static constexpr uint8_t kType = 19;
   using Reply = Unpacked;
@@ -138,8 +142,8 @@ struct ExtractLayer {
   }
 };
 
-// A published one, as a tar, to where the file stands; kNotFound: there is none. With /dev/null for
-// a file the report's digest is all that is wanted.
+// Writes a published layer as a tar at the offset of `file`. kNotFound: no such layer. With
+// /dev/null as `file`, only the report's digest is wanted.
 struct PackLayer {
   static constexpr uint8_t kType = 22;
   using Reply = Unpacked;
@@ -152,9 +156,9 @@ struct PackLayer {
   }
 };
 
-// What a sandbox has written becomes a layer, which is not found before it is published. The
-// sandbox goes on while most of it is copied, and is held still for the rest, which no Freeze and
-// no hello tells of. It ends with the connection. kFailedPrecondition: the sandbox has ended
+// Makes a layer of what a sandbox has written; it can be used only after it is published. The
+// sandbox runs while most of it is copied, and is paused for the rest, which neither Freeze nor
+// Hello reports. Cancelled if the connection closes. kFailedPrecondition: the sandbox has ended
 // meanwhile.
 struct CopyUpper {
   static constexpr uint8_t kType = 20;
@@ -162,7 +166,7 @@ struct CopyUpper {
   std::string id;
   LayerId layer = 0;
   uint64_t max_bytes = 0;
-  bool lasting = true;  // what is answered survives the loss of power
+  bool lasting = true;  // the result survives a loss of power
 
   template <typename Self, typename Io>
   static void Fields(Self& self, Io& io) {
@@ -170,16 +174,16 @@ struct CopyUpper {
   }
 };
 
-// What a sandbox has otherwise than a stack of layers, as it stands while it goes on. Written into
-// `out` as it is found; answered when all of it is, so that an end of `out` before that is none.
-// kUnavailable: nobody reads it, or too many are under way; kFailedPrecondition: the sandbox has
-// ended meanwhile.
+// Compares a sandbox with a stack of layers while it runs. Differences are written to `out` as they
+// are found. The answer comes when everything is written; an end of `out` without an answer means
+// failure. kUnavailable: nobody reads `out`, or too many are in flight. kFailedPrecondition: the
+// sandbox has ended meanwhile.
 struct DiffUpper {
   static constexpr uint8_t kType = 21;
   using Reply = Unpacked;
   std::string id;
   std::vector<LayerId> against;  // topmost first
-  bool archive = false;          // else a list, see diff.h
+  bool archive = false;          // otherwise a list, see diff.h
   UniqueFd out;                  // a pipe
 
   template <typename Self, typename Io>
@@ -194,7 +198,7 @@ struct PublishLayer {
   static constexpr uint8_t kType = 8;
   using Reply = void;
   LayerId layer = 0;
-  bool lasting = true;  // it survives the loss of power, and all that was written before
+  bool lasting = true;  // the layer, and everything written before, survives a loss of power
 
   template <typename Self, typename Io>
   static void Fields(Self& self, Io& io) {
@@ -202,7 +206,8 @@ struct PublishLayer {
   }
 };
 
-// Published or not; an absent one is not an error. kFailedPrecondition: a sandbox has it.
+// Removes a layer, published or not. A missing layer is not an error. kFailedPrecondition: a
+// sandbox uses it.
 struct RemoveLayer {
   static constexpr uint8_t kType = 9;
   using Reply = void;
@@ -214,13 +219,13 @@ struct RemoveLayer {
   }
 };
 
-// Destroys everything, answers, and ends the spawner.
+// Destroys everything, answers, and exits.
 struct Stop {
   static constexpr uint8_t kType = 11;
   using Reply = void;
 };
 
-// kAlreadyExists: there is a directory of that name.
+// kAlreadyExists: a directory of that name exists.
 struct MakeVolume {
   static constexpr uint8_t kType = 12;
   using Reply = void;
@@ -233,7 +238,7 @@ struct MakeVolume {
   }
 };
 
-// An absent one is not an error.
+// A missing volume is not an error.
 struct RemoveVolume {
   static constexpr uint8_t kType = 13;
   using Reply = void;
@@ -256,7 +261,7 @@ struct MeasureVolume {
   }
 };
 
-// Measures what a sandbox has written, its sessions and local copies of its buckets included.
+// Measures what a sandbox has written, including its sessions and the local copies of its buckets.
 // kFailedPrecondition: it has ended.
 struct MeasureSandbox {
   static constexpr uint8_t kType = 27;
@@ -269,9 +274,9 @@ struct MeasureSandbox {
   }
 };
 
-// Whether a build could open it; nothing is made, what is missing counts as a directory that a
-// build will make. kPermissionDenied: the spawner does not allow it; kNotFound: no such named
-// volume; kInvalidArgument: the sub path.
+// Checks whether a build could open the volume. Creates nothing; a missing part of the path counts
+// as a directory that the build would create. kPermissionDenied: the spawner does not allow it.
+// kNotFound: no such named volume. kInvalidArgument: the sub path.
 struct CheckVolume {
   static constexpr uint8_t kType = 15;
   using Reply = void;
@@ -283,14 +288,14 @@ struct CheckVolume {
   }
 };
 
-// Answered at once: the spawner is not stopped, and reads.
+// Answered at once. Proves that the spawner is not stopped and reads its socket.
 struct Ping {
   static constexpr uint8_t kType = 16;
   using Reply = void;
 };
 
-// The socket is kept open when the daemon has gone, and with it the rules that are the socket's,
-// until the next one comes.
+// Hands over a socket that owns nftables rules (netpolicy/rules/barrier.h). The spawner keeps it
+// open, and thereby the rules, until the next daemon sends its own.
 struct KeepRules {
   static constexpr uint8_t kType = 17;
   using Reply = void;
@@ -302,8 +307,8 @@ struct KeepRules {
   }
 };
 
-// An isolated session of a sandbox that runs and does not stand still. kAlreadyExists: it has one
-// of that number; kUnavailable: too many are being made.
+// Makes an isolated session in a running sandbox that is not paused. kAlreadyExists: it has a
+// session of that number. kUnavailable: too many are being made.
 struct MakeSession {
   static constexpr uint8_t kType = 23;
   using Reply = void;
@@ -311,7 +316,7 @@ struct MakeSession {
   SessionSpec spec;
   SessionTerms terms;
   bool tell_uppers = false;
-  bool mapped = false;  // in a user namespace of its own, with `user`
+  bool mapped = false;  // the session has its own user namespace, with `user`
   SessionUser user;
   UniqueFd control;  // see session.h
   UniqueFd connections;
@@ -323,8 +328,8 @@ struct MakeSession {
   }
 };
 
-// Answered when its processes and group are gone and its files on their way out. Of what there is
-// not it is no error.
+// Ends a session. Answered when its processes and group are gone and the removal of its files has
+// begun. An unknown session is not an error.
 struct EndSession {
   static constexpr uint8_t kType = 24;
   using Reply = void;
@@ -337,18 +342,18 @@ struct EndSession {
   }
 };
 
-// Mounts a bucket for the sandbox that is to be built in a prepared slot; its plan then has the
-// same volume at `index`. Answered when the store has shown what is in it, or will not:
-// kPermissionDenied: the operator does not allow it; kNotFound: there is no such bucket, or nothing
-// at its sub path; kFailedPrecondition: the store does not know the credentials; kUnavailable: too
-// many at once, or the slot is none; else it could not be had.
+// Mounts a bucket for the sandbox that will be built in a prepared slot. Its plan then has the same
+// volume at `index`. Answered when the store has listed the bucket, or has refused.
+// kPermissionDenied: the operator does not allow it. kNotFound: no such bucket, or nothing at its
+// sub path. kFailedPrecondition: the store refuses the credentials. kUnavailable: too many at once,
+// or the slot is gone. Any other code: the store could not be used.
 struct MountObjects {
   static constexpr uint8_t kType = 26;
   using Reply = void;
   uint32_t slot = 0;
-  uint32_t index = 0;  // among the sandbox's volumes
+  uint32_t index = 0;  // index into the sandbox's volumes
   Volume volume;
-  ObjectCredentials credentials;  // if they are the volume's own
+  ObjectCredentials credentials;  // set if the volume brings its own
 
   template <typename Self, typename Io>
   static void Fields(Self& self, Io& io) {
@@ -356,11 +361,11 @@ struct MountObjects {
   }
 };
 
-// Asks which of these published layers the store lacks, and which store it is. Without layers it
-// asks only the latter.
+// Asks which of these published layers are missing in the store, and for the store's id. Without
+// layers, only for the id.
 struct CheckLayers {
   static constexpr uint8_t kType = 28;
-  static constexpr size_t kMost = 256;  // each is a look at a directory, on the spawner's thread
+  static constexpr size_t kMost = 256;  // each costs a directory look-up on the spawner's thread
   using Reply = CheckedLayers;
   std::vector<LayerId> layers;
 
@@ -379,8 +384,8 @@ using Message =
 // Freeze, Reclaim, CopyUpper, DiffUpper and MakeSession also fail with kUnimplemented, before they
 // have any effect, if the sandbox's tier cannot do that or the spawner does not have the tier.
 
-// What can be told about a message's content without knowing the spawner. Decoding does not ask for
-// it: whoever sends such a message is told so, and not hung up on.
+// Checks everything about a message that does not depend on the spawner. Not part of decoding, so
+// that the sender of an invalid message gets an answer and keeps its connection.
 Status CheckForm(const Message& message);
 
 }  // namespace atl::wire

@@ -57,7 +57,7 @@ Status CheckForm(const SessionTerms& terms) {
 Status CheckForm(const SessionUser& user) {
   for (const uint32_t id : {user.uid, user.gid, user.sandbox_uid, user.sandbox_gid}) {
     if (id != UINT32_MAX) continue;
-    return Fail(Code::kInvalidArgument, "session: " + std::to_string(id) + " is no id");
+    return Fail(Code::kInvalidArgument, "session: " + std::to_string(id) + " is not an id");
   }
   return {};
 }

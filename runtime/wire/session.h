@@ -1,21 +1,21 @@
-// Isolated sessions: what a sandbox's execd asks the daemon for, over
+// Isolated sessions. execd asks the daemon for them over
 //
-//   GET kSessionRoute                   the daemon, on execd's listening socket, with
+//   GET kSessionRoute                   sent by the daemon to execd's listening socket, with
 //                                       kInternalHeader: 101, and from then on, one at a time,
 //   execd  ── SessionRequest ──►        daemon      in frames (frame.h)
 //   execd  ◄── SessionReply ───         daemon
 //
-// and what the spawner makes of it. The two sockets of a MakeSession travel with its first byte,
+// and the spawner makes them. The two sockets of a MakeSession travel with its first byte,
 // `control` first; execd has the other ends:
 //
-//   control      the session's execd finds it where a sandbox's has its own (start.h): a
-//                StartMessage in; SessionUppers, if there are, a StartReport and then SessionNotes
-//                out. Its end is the session's
-//   connections  in place of a listening socket: each byte brings a descriptor, a connection of the
-//                exec API
+//   control      like a sandbox's control socket (start.h), at the same number in the session's
+//                execd: a StartMessage in; SessionUppers, if there are any, a StartReport and then
+//                SessionNotes out. When it is closed, the session ends
+//   connections  instead of a listening socket: each byte carries a descriptor, a connection of
+//                the exec API
 //
-// execd numbers its sessions, so that one of which nobody knows whether it came to be can be ended.
-// Both requests are hostile: written inside the sandbox.
+// execd numbers its sessions, so that it can end one whose creation got no answer. Both requests
+// are written in the sandbox, so they are hostile.
 #pragma once
 
 #include <cstddef>
@@ -32,10 +32,10 @@ namespace atl::wire {
 
 inline constexpr std::string_view kSessionRoute = "/.atoll/sessions";
 
-// Of one sandbox at once; they are numbered from 1.
+// Most sessions of one sandbox at a time. They are numbered from 1.
 inline constexpr uint32_t kMaxSessions = 16;
 inline constexpr size_t kMaxSessionMounts = 32;
-// Of those, overlays.
+// Most overlays among these mounts.
 inline constexpr size_t kMaxSessionOverlays = 16;
 inline constexpr size_t kMaxSessionPath = 1024;
 inline constexpr size_t kMaxSessionRequest = 96 << 10;
@@ -45,11 +45,11 @@ struct SessionMount {
   enum class Kind : uint8_t {
     kWritable = 1,  // the sandbox's own directory or file
     kReadOnly,
-    kOverlay,  // the sandbox's directory below, what is written stays in the session, on disk
-    kScratch,  // the same, in memory
+    kOverlay,  // an overlay on the sandbox's directory; changes stay in the session, on disk
+    kScratch,  // like kOverlay, in memory
   };
   Kind kind = Kind::kReadOnly;
-  std::string source;  // both absolute and clean, as the sandbox sees them
+  std::string source;  // absolute and clean paths, as the sandbox sees them
   std::string target;
 
   template <typename Self, typename Io>
@@ -61,8 +61,8 @@ struct SessionMount {
 
 struct SessionSpec {
   uint32_t number = 0;
-  bool shared_network = true;  // false: loopback alone
-  bool shared_tmp = false;     // /tmp is the sandbox's
+  bool shared_network = true;  // false: only loopback
+  bool shared_tmp = false;     // true: /tmp is the sandbox's
   std::vector<SessionMount> mounts;
 
   template <typename Self, typename Io>
@@ -71,14 +71,15 @@ struct SessionSpec {
     io.List(self.mounts, kMaxSessionMounts);
   }
 };
-// Numbers and paths within their bounds, paths absolute and clean, no two mounts on one target.
+// Checks that numbers and paths are within their bounds, paths absolute and clean, and targets
+// unique.
 Status CheckForm(const SessionSpec& spec);
 
-// What a session may use of what its sandbox may; 0: no less.
+// The limits of a session, within those of its sandbox. 0: the sandbox's limit.
 struct SessionTerms {
   uint64_t memory_bytes = 0;
   uint64_t pids = 0;
-  uint64_t cpu_millis = 0;  // 1000 = one core
+  uint64_t cpu_millis = 0;  // 1000 = one CPU
 
   bool limited() const { return memory_bytes != 0 || pids != 0 || cpu_millis != 0; }
   template <typename Self, typename Io>
@@ -86,11 +87,11 @@ struct SessionTerms {
     io(self.memory_bytes, self.pids, self.cpu_millis);
   }
 };
-// Each within the bounds of a sandbox's own limits.
+// Checks each limit against the bounds of a sandbox's own limits.
 Status CheckForm(const SessionTerms& terms);
 
-// Of a session with a user namespace of its own: whom it is to itself, and whom to its sandbox,
-// which is all that its files belong to.
+// The user of a session with its own user namespace: its ids within the session, and those in the
+// sandbox, to which all of its files belong.
 struct SessionUser {
   uint32_t uid = 0, gid = 0;
   uint32_t sandbox_uid = 0, sandbox_gid = 0;
@@ -100,11 +101,11 @@ struct SessionUser {
     io(self.uid, self.gid, self.sandbox_uid, self.sandbox_gid);
   }
 };
-// Ids, and not the last number, which says "as it is".
+// Checks the ids. The highest number is refused, because it means "unchanged" to the kernel.
 Status CheckForm(const SessionUser& user);
 
 struct SessionRequest {
-  // By sandboxes of releases before there were terms, which know nothing of SessionUppers either.
+  // The request of older releases, which know neither SessionTerms nor SessionUppers.
   struct MakePlain {
     static constexpr uint8_t kType = 1;
     SessionSpec spec;
@@ -126,7 +127,7 @@ struct SessionRequest {
       io(self.spec, self.terms, self.control, self.connections);
     }
   };
-  // In a user namespace of its own.
+  // A session with its own user namespace.
   struct MakeMapped {
     static constexpr uint8_t kType = 4;
     SessionSpec spec;
@@ -139,7 +140,7 @@ struct SessionRequest {
       io(self.spec, self.terms, self.user, self.control, self.connections);
     }
   };
-  // Everything of it goes. One that there is not is no error.
+  // Ends a session and removes everything of it. An unknown session is not an error.
   struct End {
     static constexpr uint8_t kType = 2;
     uint32_t number = 0;
@@ -158,8 +159,8 @@ struct SessionRequest {
 
 struct SessionReply {
   bool done = false;
-  // If not done. kResourceExhausted says that the store is full, and nothing else: an errno would
-  // be a field that the execd of an earlier release does not expect.
+  // Set if not done. kResourceExhausted means that the store is full, and nothing else; an errno
+  // would be a field that the execd of an earlier release does not expect.
   Code code = Code::kInternal;
   std::string message;
 
@@ -171,8 +172,9 @@ struct SessionReply {
   }
 };
 
-// What the session writes to its overlays on disk (kOverlay), in the order asked for: directories
-// that can be read and not written to. From who makes the session, before anything runs in it.
+// The upper directories of the session's overlays on disk (kOverlay), in the order of the request:
+// directories that are readable and not writable. Sent by the maker of the session before anything
+// runs in it.
 struct SessionUppers {
   std::vector<UniqueFd> directories;
 
@@ -182,11 +184,11 @@ struct SessionUppers {
   }
 };
 
-// From a session's execd to the sandbox's, whenever a run begins or ends.
+// Sent by a session's execd to the sandbox's execd whenever a run begins or ends.
 struct SessionNote {
-  uint32_t running = 0;     // runs, in the background or waited for
-  bool ended = false;       // its shell has left: nothing runs any more
-  int64_t last_run_ms = 0;  // of the Unix epoch; 0: there was none
+  uint32_t running = 0;     // number of runs, in the background or waited for
+  bool ended = false;       // the session's shell has exited, and nothing runs any more
+  int64_t last_run_ms = 0;  // since the Unix epoch; 0: there was none
 
   template <typename Self, typename Io>
   static void Fields(Self& self, Io& io) {

@@ -10,7 +10,7 @@ Result<Request> DecodeRequest(std::string_view bytes, std::span<UniqueFd> descri
   Request request;
   Reader head(bytes);
   request.number = head.U64();
-  // Of any protocol.
+  // A Hello of any protocol is accepted.
   if (head.U8() == Hello::kType && head.ok()) return request;
   if (!DecodeFields(bytes, &request, descriptors)) {
     return Fail(Code::kInvalidArgument, "spawner request: malformed");
@@ -29,7 +29,7 @@ Result<Reply> DecodeReply(std::string_view bytes, std::span<UniqueFd> descriptor
     return reply;
   }
   if (!DecodeFields(bytes, &reply, descriptors)) {
-    return Fail(Code::kFailedPrecondition, "the spawner says what protocol " +
+    return Fail(Code::kFailedPrecondition, "the spawner sent a message that protocol " +
                                                std::to_string(kSpawnerProtocol) +
                                                " does not have: upgrade both");
   }

@@ -1,17 +1,18 @@
-// The daemon and the spawner, over one SOCK_SEQPACKET connection to <run_dir>/spawner.sock: one
-// message is one packet, descriptors travel with the packet that names them.
+// The protocol between daemon and spawner, over one SOCK_SEQPACKET connection to
+// <run_dir>/spawner.sock. One message is one packet. Descriptors travel with the packet that names
+// them.
 //
-//   daemon ── Request{number, message} ──► spawner    in any number, at any time
-//   daemon ◄── Reply{number, answer} ───── spawner    one for each request, when it is carried out
-//                                                     and not always in order; several Greetings
+//   daemon ── Request{number, message} ──► spawner    any number, at any time
+//   daemon ◄── Reply{number, answer} ───── spawner    one for each request, when it is carried out,
+//                                                     not always in order; several Greetings
 //   daemon ◄── Reply{0, Exited} ────────── spawner    a sandbox's first process has ended
 //
 // Neither side drops a packet because the other one is slow: what does not fit into the socket is
-// kept and sent later. A request whose asker has hung up is not carried out, except Destroy, which
-// its records repeat anyway.
+// queued and sent later. A request whose sender has closed the connection is not carried out,
+// except Destroy, which the daemon's records would repeat anyway.
 //
-// One daemon at a time: a new connection replaces the old one. The spawner believes nothing in
-// here: each field is checked against its own configuration.
+// One daemon at a time: a new connection replaces the old one. The spawner trusts nothing in a
+// message: it checks each field against its own configuration.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@
 
 namespace atl::wire {
 
-// net.core.wmem_default bounds a packet; far below it.
+// Far below net.core.wmem_default, which bounds a packet.
 inline constexpr size_t kMaxSpawnerMessage = 96 << 10;
 inline constexpr size_t kMaxSpawnerReply = 256 << 10;
 
@@ -48,8 +49,8 @@ struct Reply {
   }
 };
 
-// `descriptors` came with the packet; a message takes its own out. Another number of them than it
-// names is an error like any other byte too many or too few.
+// Decodes a packet. `descriptors` came with it, and the message takes its own. A wrong number of
+// descriptors is an error, like a wrong number of bytes.
 Result<Request> DecodeRequest(std::string_view bytes, std::span<UniqueFd> descriptors = {});
 Result<Reply> DecodeReply(std::string_view bytes, std::span<UniqueFd> descriptors = {});
 

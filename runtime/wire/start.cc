@@ -15,7 +15,8 @@ bool IsBase64(char c) {
          c == '/' || c == '=';
 }
 
-// One block and nothing besides: it is pasted into files that others read.
+// Accepts exactly one block and nothing else, because the text is pasted into files that others
+// read.
 bool IsPem(std::string_view text) {
   if (text.size() > kMaxCertificate || text.size() <= kBegin.size() + kEnd.size() ||
       !text.starts_with(kBegin) || !text.ends_with(kEnd)) {
@@ -26,7 +27,7 @@ bool IsPem(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return IsBase64(c) || c == '\n'; });
 }
 
-// Eight digits of sixteen, and ".0": no way out of the directory that it is a name in.
+// Accepts eight hexadecimal digits and ".0", so that the name cannot lead out of its directory.
 bool IsLink(std::string_view name) {
   return name.size() == 10 && name.ends_with(".0") &&
          name.find_first_not_of("0123456789abcdef") == 8;

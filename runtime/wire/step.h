@@ -1,5 +1,5 @@
-// What it takes to make a sandbox, in order. The same list names the step in an error and keys the
-// latency metric.
+// The steps that make a sandbox, in order. The same list names the step in an error and is the key
+// of the latency metric.
 #pragma once
 
 #include <array>
@@ -12,38 +12,39 @@
 namespace atl::wire {
 
 enum class Step : uint8_t {
-  // A slot, ahead of time: everything that no image and no request decides.
+  // Steps of a slot, made ahead of time: everything that does not depend on the image or the
+  // request.
   kCgroup,      // groups, their namespace, limits
   kUpper,       // upper and work directory
   kIds,         // user namespaces
-  kClone,       // from clone3 to the first instruction of what becomes execd
+  kClone,       // time from clone3 to the first instruction of the future execd
   kNamespaces,  // v1 groups, cgroup namespace, sysctls
   kTree,        // the store, /dev, /sys
   kProc,        // /proc
-  kMask,        // what is hidden or read-only in it
+  kMask,        // hidden and read-only parts of /proc
   kRlimits,
   kSeccomp,
-  kUser,  // into the user namespace, ids, capabilities
-  kExec,  // from the last step to the end of execve
-  // A build: from the plan to an execd that stands in its root.
+  kUser,  // entering the user namespace, ids, capabilities
+  kExec,  // time from the previous step to the end of execve
+  // Steps of a build: from the plan to an execd in its root.
   kCheck,    // plan against configuration
-  kLimits,   // what the plan has different from the slot
-  kEnter,    // into the slot's mount and uts namespace
+  kLimits,   // limits that differ from the slot's
+  kEnter,    // entering the slot's mount and uts namespaces
   kEtc,      // hostname, hosts, resolv.conf
   kOverlay,  // the root
-  kMounts,   // /proc, /sys and /dev onto it
+  kMounts,   // moving /proc, /sys and /dev onto the root
   kVolumes,
-  kCover,  // the slot's tree with the root
-  kGate,   // execd is told
-  kState,  // record
+  kCover,  // covering the slot's tree with the root
+  kGate,   // telling execd
+  kState,  // the record
   kCount,
 };
 inline constexpr Step kFirstBuildStep = Step::kCheck;
 std::string_view StepName(Step step);
-// Of each step; of those that were not taken 0.
+// Time of each step; 0 for steps that were not taken.
 using StepMicros = std::array<uint32_t, static_cast<size_t>(Step::kCount)>;
 
-// "step mounts: …", and whether an error is such a one.
+// FailedAt prefixes the error with "step mounts: …"; IsFailedAt recognises it.
 Error FailedAt(Step step, Error error);
 bool IsFailedAt(Step step, const Error& error);
 

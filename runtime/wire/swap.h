@@ -1,5 +1,5 @@
-// How large the swap area of paused sandboxes may be: the daemon's configuration and the spawner's
-// both ask.
+// Bounds of the swap area for paused sandboxes, used by the configurations of the daemon and the
+// spawner.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Names of tiers: the ways in which a spawner can build the wall around a sandbox.
+// Names of tiers, which are the kinds of isolation that a spawner can build around a sandbox.
 #pragma once
 
 #include <cstddef>
@@ -7,11 +7,12 @@
 
 namespace atl::wire {
 
-// Namespaces, seccomp and a user namespace. The tier of every message and record that names none.
+// The tier of namespaces, seccomp and a user namespace. Messages and records without a tier mean
+// it.
 inline constexpr std::string_view kNamespaceTier = "namespace";
 inline constexpr size_t kMaxTiers = 16;
 
-// 1 to 32 bytes of [a-z0-9-].
+// Accepts 1 to 32 characters of [a-z0-9-].
 bool ValidTierName(std::string_view name);
 
 }  // namespace atl::wire

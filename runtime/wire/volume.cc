@@ -55,17 +55,17 @@ Status CheckForm(const Volume& volume) {
   }
   const std::string source = "'" + volume.source.substr(0, 128) + "'";
   if (volume.kind == Volume::Kind::kNamed && !ValidVolumeName(volume.source)) {
-    return Fail(Bad(volume, source + " is not a volume's name"));
+    return Fail(Bad(volume, source + " is not a volume name"));
   }
   if (volume.kind == Volume::Kind::kHost && !PlainAbsolutePath(volume.source)) {
     return Fail(Bad(volume, "the host path " + source +
                                 " must be absolute, without '.', '..' and empty components"));
   }
   if (volume.kind == Volume::Kind::kObjects && !ParseSource(volume.source)) {
-    return Fail(Bad(volume, source + " is no bucket of a store"));
+    return Fail(Bad(volume, source + " is not a bucket of a store"));
   }
   if (volume.kind == Volume::Kind::kObjects && !ValidPrefix(volume.sub_path)) {
-    return Fail(Bad(volume, "the sub path of a bucket must not hold ':' or control characters"));
+    return Fail(Bad(volume, "the sub path of a bucket must not contain ':' or control characters"));
   }
   if (volume.kind != Volume::Kind::kObjects && volume.own_credentials) {
     return Fail(Bad(volume, "only a bucket has credentials"));
@@ -78,11 +78,11 @@ Status CheckForm(const std::vector<Volume>& volumes) {
   for (const Volume& volume : volumes) ATOLL_TRY(CheckForm(volume));
   for (const Volume& bucket : volumes) {
     if (bucket.kind != Volume::Kind::kObjects) continue;
-    if (++buckets > kMaxBuckets) return Fail(Bad(bucket, "is one bucket too many"));
+    if (++buckets > kMaxBuckets) return Fail(Bad(bucket, "exceeds the limit of buckets"));
     for (const Volume& volume : volumes) {
       if (volume.target.starts_with(bucket.target + "/")) {
-        return Fail(Bad(volume, "lies in the bucket at '" + bucket.target.substr(0, 128) +
-                                    "', where no other volume can be"));
+        return Fail(Bad(volume, "is mounted within the bucket at '" + bucket.target.substr(0, 128) +
+                                    "', which is not possible"));
       }
     }
   }

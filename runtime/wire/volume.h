@@ -1,4 +1,4 @@
-// A volume: a directory (or one file) from outside that stands in a sandbox's root.
+// A volume: a directory or file from outside that is mounted in a sandbox's root.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,19 @@ namespace atl::wire {
 
 struct Volume {
   enum class Kind : uint8_t {
-    kNamed = 0,    // `source` is the name of a directory of the store's volumes
-    kHost = 1,     // `source` is an absolute path of the host, beneath what the spawner allows
-    kObjects = 2,  // `source` is a bucket of a store that the spawner allows (object_store.h), and
-                   // `sub_path` what the names of its objects begin with
+    kNamed = 0,  // `source` is the name of a directory of the store's volumes
+    kHost = 1,   // `source` is an absolute path of the host, within those that the spawner allows
+    // `source` is a bucket of a store that the spawner allows (object_store.h), and `sub_path` the
+    // prefix of its objects' names
+    kObjects = 2,
   };
   Kind kind = Kind::kNamed;
   std::string source;
-  std::string sub_path;  // beneath the source, relative; empty: the source itself
+  std::string sub_path;  // relative, within the source; empty: the source itself
   std::string target;    // absolute path in the sandbox
   bool read_only = false;
-  bool own_credentials = false;  // of kObjects: its request has brought them; else the operator's
+  // the request has brought credentials for kObjects; otherwise the operator's are used
+  bool own_credentials = false;
 
   bool operator==(const Volume&) const = default;
   template <typename Self, typename Io>
@@ -33,29 +35,30 @@ struct Volume {
   }
 };
 inline constexpr size_t kMaxVolumes = 64;
-// Of them, buckets: what serves one has memory and processes of the host's, at most so many.
+// Limits of buckets: their number per sandbox, and the host's memory and processes of the program
+// that serves one.
 inline constexpr size_t kMaxBuckets = 8;
 inline constexpr uint64_t kBucketMemory = 128 << 20;
 inline constexpr uint64_t kBucketPids = 64;
-// Of all texts of all volumes of a sandbox together: with the rest of the plan it must fit into one
-// message.
+// Most bytes of all texts of all volumes of a sandbox: together with the rest of the plan they must
+// fit into one message.
 inline constexpr size_t kMaxVolumeText = 48 << 10;
 
-// The rules of form, which daemon and spawner both hold: no NUL; the source a name or
-// a path as below; the target absolute and not "/"; paths without empty, "." and ".." components.
-// The message says what is wrong.
+// Checks the form, in the daemon and again in the spawner: no NUL; the source is a valid name or
+// path; the target is absolute and not "/"; paths have no empty, "." or ".." components. The
+// message says what is wrong.
 Status CheckForm(const Volume& volume);
-// Of all of one sandbox: each, that there are not too many buckets, and that none lies in a bucket:
-// whoever looks for a place in there asks the store, and waits for it.
+// Checks all volumes of a sandbox: each by itself, the number of buckets, and that no volume is
+// mounted within a bucket, because resolving such a path would have to wait for the store.
 Status CheckForm(const std::vector<Volume>& volumes);
 
-// What names of volumes and buckets begin and end with.
+// True for characters with which names of volumes and buckets begin and end.
 bool LowerOrDigit(char c);
-// A DNS label of up to 253 characters of [a-z0-9-].
+// Accepts a DNS label of up to 253 characters of [a-z0-9-].
 bool ValidVolumeName(std::string_view name);
-// "a/b": no component is empty, "." or ".."; no NUL. Empty is not valid.
+// Accepts "a/b": no component is empty, "." or ".."; no NUL; not empty.
 bool PlainRelativePath(std::string_view path);
-// "/a/b": the same behind a slash.
+// Accepts "/a/b": a slash and a plain relative path.
 bool PlainAbsolutePath(std::string_view path);
 
 }  // namespace atl::wire

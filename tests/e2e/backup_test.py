@@ -122,7 +122,7 @@ class Backup(unittest.TestCase):
         for damaged in ('', '{}', text[:-100], text.replace('"format":1', '"format":9'),
                         text.replace('"images/images.db":"', '"images/images.db":"*')):
             self.file.write_text(damaged)
-            self.refused('is no backup')
+            self.refused('is not a backup')
         self.file.write_text(text)
         lost = sorted(os.listdir(self.store / 'fs/layers'))[0]
         (self.store / 'fs/layers' / lost).rename(self.daemon.top / 'lost')
@@ -136,7 +136,7 @@ class Backup(unittest.TestCase):
         identity.write_text('0' * 32)
         self.refused('is another store', json.loads(text)['store'])
         identity.unlink()
-        self.refused('is no store')
+        self.refused('is not a store')
         identity.write_text(mine)
         self.restore()
         self.daemon.start()

@@ -118,7 +118,7 @@ class Running(unittest.TestCase):
             settings = daemon.config.read_text().replace('pids = 70', 'pids = 60')
             settings = settings.replace('"warning"', '"info"')
             said = self.hangup(daemon, settings + '[renew_intent]\nenabled = true\n',
-                               'configuration read again')
+                               'reloaded the configuration')
             self.assertIn('changed=limits.pids changed=log.level', said)
             self.assertIn('needs_restart=renew_intent.enabled', said)
             # Over the new limit, not over the old one.

@@ -477,7 +477,7 @@ class Descriptors(Full):
                               capture_output=True, text=True, check=True)
         self.assertIn('/deep/tree/file', diff.stdout)
         # Both say so beforehand.
-        self.assertIn('few files may be open', self.daemon.log.read_text())
+        self.assertIn('the limit of open files is low', self.daemon.log.read_text())
         doctor = subprocess.run(['prlimit', '--nofile=220:220', atoll.BUILD / 'atoll', 'doctor'],
                                 capture_output=True, text=True, check=False).stdout
         self.assertRegex(doctor, r'warn +descriptors +a process may open 220 files')

@@ -186,16 +186,16 @@ class NotSent(unittest.TestCase):
         with socket.create_server(('127.0.0.1', 0)) as taken:
             port = taken.getsockname()[1]
         with daemon_for(f'http://127.0.0.1:{port}/v1/metrics') as daemon:
-            until(lambda: 'metrics cannot be sent' in daemon.log.read_text(), 30 * SLOWNESS,
+            until(lambda: 'cannot export metrics' in daemon.log.read_text(), 30 * SLOWNESS,
                   'the log says so')
             for _ in range(5):
                 daemon.request('GET', '/version')
             with CollectorStandIn(port) as collector:
                 until(lambda: count(collector.documents(), REQUESTS, http_route='/version') == 5,
                       30 * SLOWNESS, 'nothing was lost')
-                until(lambda: 'metrics are sent again' in daemon.log.read_text(), 30 * SLOWNESS,
+                until(lambda: 'exporting metrics works again' in daemon.log.read_text(), 30 * SLOWNESS,
                       'the log says that, too')
-            self.assertEqual(daemon.log.read_text().count('metrics cannot be sent'), 1)
+            self.assertEqual(daemon.log.read_text().count('cannot export metrics'), 1)
 
     def test_one_that_hangs_delays_nobody(self):
         with socket.create_server(('127.0.0.1', 0)) as silent, contextlib.ExitStack() as stack:

@@ -142,7 +142,7 @@ class StartFails(unittest.TestCase):
     def test_a_data_directory_that_its_user_may_not_enter(self):
         closed = self.top / 'closed'
         closed.mkdir(mode=0o700)
-        self.start_fails('may not enter', '--storage-data-dir', closed / 'data')
+        self.start_fails('cannot enter', '--storage-data-dir', closed / 'data')
         self.assertEqual(list(closed.iterdir()), [])
         self.assertFalse((self.top / 'run').exists())
 

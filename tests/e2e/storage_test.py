@@ -64,7 +64,7 @@ class StorageInit(unittest.TestCase):
         subprocess.run(['mount', '-t', 'tmpfs', '-o', 'mode=0700,size=1m', 'none', store],
                        check=True)
         self.addCleanup(subprocess.run, ['umount', store], check=True)
-        self.assertIn('is mounted on', self.refused())
+        self.assertIn('is already mounted on', self.refused())
 
     def test_twice(self):
         self.daemon.data_dir.mkdir()

@@ -164,7 +164,7 @@ class Served(Pair):
         self.assertEqual((self.top / 'back').read_bytes(), large.read_bytes())
 
     def test_the_command_line_believes_nobody_else(self):
-        self.assertIn('is not believed', self.cli('ps', expect=1, ATOLL_CACERT=''))
+        self.assertIn('is not accepted', self.cli('ps', expect=1, ATOLL_CACERT=''))
         self.assertIn('mismatch', self.cli(
             'ps', expect=1, ATOLL_SERVER=f'https://127.0.0.2:{self.port()}'))
 
@@ -201,7 +201,7 @@ class Renewed(Pair):
                                  box.headers, kept)
             self.assertIn(b'init', stream.readline())
             make_pair(self.top, 'renewed')
-            self.hangup(daemon, 'configuration read again')
+            self.hangup(daemon, 'reloaded the configuration')
             self.assertEqual(self.name(daemon), 'renewed')
             # Who is there already is not disturbed.
             box.out('echo goes on >/tmp/go')
@@ -211,10 +211,10 @@ class Renewed(Pair):
             make_pair(self.top, 'third', certificate='other.pem', key='other-key.pem')
             (self.top / 'other-key.pem').rename(self.top / 'key.pem')
             said = self.hangup(daemon, 'nothing has changed')
-            self.assertIn('does not fit the certificate', said)
+            self.assertIn('does not match the certificate', said)
             self.assertEqual(self.name(daemon), 'renewed')
             (self.top / 'other.pem').rename(self.top / 'cert.pem')
-            self.hangup(daemon, 'configuration read again')
+            self.hangup(daemon, 'reloaded the configuration')
             self.assertEqual(self.name(daemon), 'third')
 
             # Without one from now on, and with one again.
@@ -235,13 +235,13 @@ class Renewed(Pair):
             trouble = lambda: daemon.request('GET', '/health').get('troubles', {}).get('certificate', '')
             self.assertEqual(trouble(), '')
             make_pair(self.top, days=6)
-            self.hangup(daemon, 'configuration read again')
+            self.hangup(daemon, 'reloaded the configuration')
             self.assertIn('expires on ', trouble())
             # `req` makes none that has expired.
             for words in (['req', '-new', '-subj', '/CN=localhost', '-out', 'request.pem', '-key', 'key.pem'],
                           ['x509', '-req', '-in', 'request.pem', '-signkey', 'key.pem', '-days', '0', '-out', 'cert.pem']):
                 subprocess.run(['openssl', *words], cwd=self.top, check=True, stderr=subprocess.DEVNULL)
-            self.hangup(daemon, 'configuration read again')
+            self.hangup(daemon, 'reloaded the configuration')
             self.assertIn('expired on ', trouble())
         make_pair(self.top)
 
@@ -274,7 +274,7 @@ class Checked(Pair):
         # Who cannot read the key is told that it was not looked at.
         done = self.check(user='nobody', group='nogroup', extra_groups=[])
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn('not checked', done.stderr)
+        self.assertIn('cannot check the certificate', done.stderr)
 
     def test_no_pair(self):
         self.addCleanup(make_pair, self.top)

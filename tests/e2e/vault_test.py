@@ -232,7 +232,7 @@ class Attacks(VaultTest):
         self.put(box, vault(binding('api', 'evil.example')))
         text = self.curl(box, 'https://evil.example/')
         self.assertIn('HTTP/1.1 502', text)
-        self.assertIn('is not believed', text)
+        self.assertIn('is not accepted', text)
         self.assertEqual(self.internet.requests(), [])
 
     def test_the_host_cannot_be_taken_out(self):

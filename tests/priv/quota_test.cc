@@ -46,7 +46,7 @@ class LimitedSpawner : public SpawnerFixture {
         }) {}
 
   static cgroup::Limits WithDisk(uint64_t disk_bytes) {
-    cgroup::Limits limits = UsualLimits();
+    cgroup::Limits limits = DefaultLimits();
     limits.disk_bytes = disk_bytes;
     return limits;
   }

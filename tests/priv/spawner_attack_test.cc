@@ -179,7 +179,7 @@ PRIV_TEST(SpawnerAttack, ADiskLimitWithoutQuotasIsRefused) {
   SpawnerFixture spawner;
   const auto& available = spawner.hello().limits_available;
   if (std::find(available.begin(), available.end(), "disk") != available.end()) return;
-  cgroup::Limits limits = SpawnerFixture::UsualLimits();
+  cgroup::Limits limits = SpawnerFixture::DefaultLimits();
   limits.disk_bytes = 1 << 30;
   const Status refused = spawner.Prepare(1, limits);
   ASSERT_FALSE(refused);

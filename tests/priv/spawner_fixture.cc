@@ -189,8 +189,8 @@ SpawnerFixture::~SpawnerFixture() {
   RemoveGroup();
 }
 
-cgroup::Limits SpawnerFixture::UsualLimits() {
-  cgroup::Limits limits = cgroup::UsualLimits();
+cgroup::Limits SpawnerFixture::DefaultLimits() {
+  cgroup::Limits limits = cgroup::DefaultLimits();
   limits.disk_bytes = 0;  // most stores have no quotas
   return limits;
 }
@@ -212,7 +212,7 @@ Status SpawnerFixture::TryPrepare(uint32_t slot, const cgroup::Limits& limits) {
 }
 
 Status SpawnerFixture::TryPrepare(uint32_t slot, const std::string& tier) {
-  return TryPrepare(slot, UsualLimits(), tier);
+  return TryPrepare(slot, DefaultLimits(), tier);
 }
 
 Status SpawnerFixture::TryPrepare(uint32_t slot, const cgroup::Limits& limits,
@@ -227,7 +227,7 @@ Status SpawnerFixture::TryPrepare(uint32_t slot, const cgroup::Limits& limits,
 Status SpawnerFixture::BeginPrepare(uint32_t slot) {
   ATOLL_ASSIGN(sys::SocketPair control, sys::UnixPair(SOCK_STREAM));
   ATOLL_ASSIGN(UniqueFd listener, Listener());
-  client_->Ask(wire::PrepareSlot{slot, UsualLimits(), std::move(control.b), std::move(listener)},
+  client_->Ask(wire::PrepareSlot{slot, DefaultLimits(), std::move(control.b), std::move(listener)},
                [](const Result<wire::PreparedSlot>&) {});
   // Requests are read in their order.
   bool read = false;
@@ -260,7 +260,7 @@ wire::Plan SpawnerFixture::PlanFor(uint32_t slot) {
   plan.hostname = "box";
   plan.hosts = "127.0.0.1 localhost\n";
   plan.resolv_conf = "nameserver 10.200.255.254\n";
-  plan.limits = UsualLimits();
+  plan.limits = DefaultLimits();
   return plan;
 }
 

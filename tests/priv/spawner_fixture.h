@@ -53,11 +53,11 @@ class SpawnerFixture {
   void AwaitLost();
 
   // What a daemon sends when nobody asks for anything.
-  static cgroup::Limits UsualLimits();
+  static cgroup::Limits DefaultLimits();
   // Once, and until what the slot's last sandbox has left is deleted.
-  Status TryPrepare(uint32_t slot, const cgroup::Limits& limits = UsualLimits());
+  Status TryPrepare(uint32_t slot, const cgroup::Limits& limits = DefaultLimits());
   Status TryPrepare(uint32_t slot, const std::string& tier);
-  Status Prepare(uint32_t slot, const cgroup::Limits& limits = UsualLimits());
+  Status Prepare(uint32_t slot, const cgroup::Limits& limits = DefaultLimits());
   // With these descriptors for execd.
   Status Prepare(uint32_t slot, const cgroup::Limits& limits, int control, int listener,
                  const std::string& tier = std::string(wire::kNamespaceTier));

@@ -65,7 +65,7 @@ PRIV_TEST(HostileDaemon, LimitsAreNotLeftOut) {
   ASSERT_TRUE(sandbox);
   std::vector<cgroup::Limits> wrongs;
   const auto wrong = [&](const cgroup::LimitField& field, uint64_t value) {
-    wrongs.push_back(SpawnerFixture::UsualLimits());
+    wrongs.push_back(SpawnerFixture::DefaultLimits());
     wrongs.back().*field.value = value;
   };
   for (const cgroup::LimitField& field : cgroup::kLimitFields) {
@@ -91,7 +91,7 @@ PRIV_TEST(HostileDaemon, OnlySocketsGoIn) {
   auto packets = sys::UnixPair(SOCK_SEQPACKET);
   ASSERT_TRUE(directory && stream && packets);
   const auto refused = [&](int control, int listener) {
-    const Status prepared = spawner.Prepare(1, SpawnerFixture::UsualLimits(), control, listener);
+    const Status prepared = spawner.Prepare(1, SpawnerFixture::DefaultLimits(), control, listener);
     return !prepared && prepared.error().code() == Code::kPermissionDenied;
   };
   EXPECT_TRUE(refused(directory->get(), stream->a.get()));

@@ -342,7 +342,7 @@ PRIV_TEST(SpawnerLife, ABuilderThatDiesLeavesNoProcess) {
     for (int tries = 0; tries < 100 && !spawner.Prepare(1); ++tries) continue;
     const std::vector<pid_t> builders = spawner.Builders();
     for (uint32_t slot : {2u, 3u, 4u}) {
-      wire::PrepareSlot asked{slot, SpawnerFixture::UsualLimits(),
+      wire::PrepareSlot asked{slot, SpawnerFixture::DefaultLimits(),
                               std::move(*launch::Copy(control->a.get())),
                               std::move(*launch::Copy(listener.get()))};
       spawner.client().Ask(std::move(asked), [](const Result<wire::PreparedSlot>&) {});
@@ -510,7 +510,7 @@ PRIV_TEST(SpawnerLife, ABuilderThatHangsHoldsUpNoUpgrade) {
   ASSERT_TRUE(control && ::listen(listener.get(), 8) == 0);
   int refused = 0;
   for (uint32_t slot = 1; slot <= 600; ++slot) {
-    wire::PrepareSlot asked{slot, SpawnerFixture::UsualLimits(),
+    wire::PrepareSlot asked{slot, SpawnerFixture::DefaultLimits(),
                             std::move(*launch::Copy(control->a.get())),
                             std::move(*launch::Copy(listener.get()))};
     spawner.client().Ask(std::move(asked), [&](const Result<wire::PreparedSlot>& prepared) {

@@ -37,7 +37,7 @@ struct Checked {
 class Check {
  public:
   struct Settings {
-    cgroup::Limits defaults = cgroup::UsualLimits();
+    cgroup::Limits defaults = cgroup::DefaultLimits();
     std::vector<std::string> limits_available = {};  // from the spawner's hello
     std::string host_arch = "amd64";
     std::vector<std::string> allowed_images = {};  // rules of images/allowed.h; none: all are

@@ -119,7 +119,7 @@ void VisitFields(L& limits, Io& io) {
   for (const cgroup::LimitField& field : cgroup::kLimitFields) {
     // What the spawner keeps, it kept on every host before records told of it.
     const bool was_kept = field.keeper == cgroup::LimitKeeper::kSpawner;
-    io.Added(field.name, limits.*field.value, was_kept ? field.usual : 0);
+    io.Added(field.name, limits.*field.value, was_kept ? field.default_value : 0);
   }
 }
 

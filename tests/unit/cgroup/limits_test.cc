@@ -15,13 +15,13 @@ const std::vector<std::string> kAll = [] {
 
 Result<Limits> Parse(const std::map<std::string, std::string>& requested,
                      const std::vector<std::string>& available = kAll) {
-  return ParseLimits(requested, UsualLimits(), available);
+  return ParseLimits(requested, DefaultLimits(), available);
 }
 
 TEST(Limits, NothingAskedGivesTheDefaults) {
   const auto limits = Parse({});
   ASSERT_TRUE(limits);
-  EXPECT_EQ(*limits, UsualLimits());
+  EXPECT_EQ(*limits, DefaultLimits());
   EXPECT_EQ(*ParseLimits({}, DistinctLimits(7), kAll), DistinctLimits(7));
   EXPECT_EQ(limits->cpu_millis, 1000U);
   EXPECT_EQ(limits->memory_bytes, 512ULL << 20);
@@ -39,7 +39,7 @@ TEST(Limits, EachIsTakenWithinItsBoundsAndWrittenBack) {
     for (const uint64_t value : {field.smallest, field.smallest + 1, field.largest}) {
       const auto limits = ask(value);
       ASSERT_TRUE(limits) << limits.error().message();
-      Limits expected = UsualLimits();
+      Limits expected = DefaultLimits();
       expected.*field.value = value;
       EXPECT_EQ(*limits, expected) << field.name;
     }

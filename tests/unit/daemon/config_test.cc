@@ -179,7 +179,7 @@ key = "/+8"
 TEST(Config, QuantitiesAreNumbersOrTextsWithAUnit) {
   for (const cgroup::LimitField& field : cgroup::kLimitFields) {
     const std::string key = std::string("[limits]\n") + field.name + " = ";
-    EXPECT_EQ(Parsed("").limits.*field.value, field.usual) << key;
+    EXPECT_EQ(Parsed("").limits.*field.value, field.default_value) << key;
     const char* quote = field.kind == cgroup::LimitKind::kCount ? "" : "\"";
     const Config c = Parsed(key + quote + cgroup::LimitText(field, field.largest) + quote);
     EXPECT_EQ(c.limits.*field.value, field.largest) << key;
@@ -363,7 +363,7 @@ TEST(Config, ErrorsNameFileLineKeyAndValue) {
       {"[runtime]\novercommit = inf", "runtime.overcommit"},
       {"[runtime]\novercommit = true", "must be a number, or a string"},
       {"[runtime]\nkeep_ended_seconds = -1", "runtime.keep_ended_seconds"},
-      {"[images]\npull = [\"*.example/x\"]", "spell out the registry"},
+      {"[images]\npull = [\"*.example/x\"]", "use a complete registry"},
       {"[images]\npull_auth = \"auth.json\"", "absolute"},
       {"[images]\npull_ca = \"ca.pem\"", "absolute"},
       {"[network]\ndns = [1]", "list of strings"},

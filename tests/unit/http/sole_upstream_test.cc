@@ -219,10 +219,10 @@ TEST_F(OverTls, TheServerHasToProveItsName) {
   Peer misled = Serve(ToServer(), ClientTrust(), "other.example");
   misled.Send(kAsk);
   EXPECT_EQ(BodyOf(misled.ReadResponse()),
-            "the certificate of other.example is not believed: hostname mismatch");
+            "the certificate of other.example is not accepted: hostname mismatch");
   Peer foreign = Serve(ToServer(), *TlsContext::ForClient(""), "localhost");
   foreign.Send(kAsk);
-  EXPECT_NE(BodyOf(foreign.ReadResponse()).find("is not believed: self-signed certificate"),
+  EXPECT_NE(BodyOf(foreign.ReadResponse()).find("is not accepted: self-signed certificate"),
             std::string::npos);
 }
 
