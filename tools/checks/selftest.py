@@ -9,6 +9,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 # pylint: disable=wrong-import-position
 import banned
+import comments
 import includes
 import layout
 import tally
@@ -87,6 +88,27 @@ def ban_cases(verdict):
             ('images/README.md', 'lives in /wo' 'rk/main', 'own machine')):
         expect(verdict, f'{path} with {line!r}', lambda root: banned.check(root, BANS),
                {path: line + '\n'}, text)
+
+
+def comment_cases(verdict):
+    for text, complaint in (
+            ('// Returns the digest.\nint a;', None),
+            ('// Of the whole file.\nint a;', 'cgroup/a.h:1: '),
+            ('int a;  // in bytes', '"in bytes"'),
+            ('/* What it is. */ int a;', '"What it is."'),
+            ("// Whose\n// slot it is.\nint a;", '"Whose"'),
+            ('int a;  // bytes\n// As Send.\nint b;', 'cgroup/a.h:2: '),
+            ('// Blocks until the slot\n// of the sandbox is free.', None),
+            ('int a;  // size of the file\n        // in bytes', None),
+            ('// Inode of the file.\n// - as many as there are', None),
+            ('// in-place change\nint a;', None),
+            ('const char a[] = "x // of y";', None),
+            ('const char a[] = R"(\n// of y\n)"; int b;  // at most 3', 'a.h:3: '),
+            ("char a = '\"';  // for tests", '"for tests"'),
+            ("int a = 1'000;  // per second", '"per second"')):
+        expect(verdict, f'comment {text!r}', comments.check, {'cgroup/a.h': text + '\n'}, complaint)
+    expect(verdict, 'a comment of a folder that is not covered', comments.check,
+           {'execd/a.h': '// Of the file.\n'}, None)
 
 
 def layout_cases(verdict):
@@ -177,6 +199,6 @@ def second_run_cases(verdict):
 
 if __name__ == '__main__':
     outcome = {}
-    for cases in (include_cases, ban_cases, layout_cases, link_cases, tally_cases):
+    for cases in (include_cases, ban_cases, comment_cases, layout_cases, link_cases, tally_cases):
         cases(outcome)
     sys.exit(tree.report(outcome))
