@@ -39,7 +39,7 @@ class TemplateCode(unittest.TestCase):
     def test_bash(self):
         box = self.claimed('bash')
         context, = box.call('GET', '/code/contexts').json
-        kernels = box.out('grep -l bash_kernel /proc/[0-9]*/cmdline').split()
+        kernels = box.out('grep -l kernels/bash/kernel.py /proc/[0-9]*/cmdline').split()
         parent = self.run_in(box, 'echo $PPID', language='bash')
         self.assertIn(f'/proc/{parent}/cmdline', kernels)
         self.assertEqual(context['language'], 'bash')
