@@ -237,25 +237,23 @@ void SlotPool::Prepare(uint32_t slot) {
   auto sockets = OpenSlotSockets(config_.socket_directory, slot);
   if (!sockets) {
     // From the loop, as the spawner's answers come.
-    loop_.Post([this, slot, generation = generation_, alive = std::weak_ptr<const bool>(alive_),
-                error = sockets.error()] {
-      if (alive.expired() || generation != generation_) return;
+    loop_.Post(guard_([this, slot, generation = generation_, error = sockets.error()] {
+      if (generation != generation_) return;
       --preparing_;
       Prepared({slot, UniqueFd()}, Fail(error));
       Pump();
-    });
+    }));
     return;
   }
   // std::function wants copyable captures.
   auto control = std::make_shared<UniqueFd>(std::move(sockets->control));
-  const auto done =
-      [this, slot, control, generation = generation_,
-       alive = std::weak_ptr<const bool>(alive_)](const Result<wire::PreparedSlot>& prepared) {
-        if (alive.expired() || generation != generation_) return;
+  const auto done = guard_(
+      [this, slot, control, generation = generation_](const Result<wire::PreparedSlot>& prepared) {
+        if (generation != generation_) return;
         --preparing_;
         Prepared({slot, std::move(*control)}, prepared);
         Pump();
-      };
+      });
   spawner_.Ask(wire::PrepareSlot{slot, config_.limits, std::move(sockets->execd_control),
                                  std::move(sockets->execd_listener)},
                done);

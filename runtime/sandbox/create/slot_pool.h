@@ -21,6 +21,7 @@
 
 #include "netpolicy/network.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/guard.h"
 #include "runtime/base/loop.h"
 #include "runtime/base/metrics.h"
 #include "runtime/base/result.h"
@@ -140,7 +141,7 @@ class SlotPool {
   bool busy_ = false;
   int64_t last_used_us_ = 0;
   // Answers of the spawner may come after the pool has gone.
-  std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
+  const Guard guard_;
   int failures_in_a_row_ = 0;
   size_t unready_in_a_row_ = 0;  // numbers whose last owner's files are still being deleted
   int64_t retry_at_us_ = 0;      // after a failure nobody waited for

@@ -102,8 +102,7 @@ void EntrypointLogs::AdoptNext() {
   adoptions_.pop_front();
   auto end = std::make_shared<Result<LogStore::End>>();
   loop_.RunBlocking([store = store_, id = stream->id, end] { *end = store->FindEnd(id); },
-                    [this, alive = std::weak_ptr(alive_), stream, end, execd_socket, access_token] {
-                      if (alive.expired()) return;
+                    guard_([this, stream, end, execd_socket, access_token] {
                       --adopting_;
                       AdoptNext();
                       stream->writing = false;
@@ -117,7 +116,7 @@ void EntrypointLogs::AdoptNext() {
                       stream->offset = (*end)->offset;
                       stream->time_us = (*end)->time_us;
                       Connect(stream, execd_socket, access_token);
-                    });
+                    }));
 }
 
 void EntrypointLogs::Abandon(const std::string& id) {
@@ -131,10 +130,9 @@ void EntrypointLogs::Connect(const StreamPtr& stream, const std::string& execd_s
   auto socket = ConnectToExecd(execd_socket);
   // Its queue of connections is full: it is frozen, or very busy.
   if (!socket && socket.error().error_number() == EAGAIN) {
-    loop_.After(kConnectRetryUs,
-                [this, alive = std::weak_ptr(alive_), stream, execd_socket, access_token] {
-                  if (!alive.expired()) Connect(stream, execd_socket, access_token);
-                });
+    loop_.After(kConnectRetryUs, guard_([this, stream, execd_socket, access_token] {
+                  Connect(stream, execd_socket, access_token);
+                }));
     return;
   }
   if (!socket) {
@@ -280,9 +278,7 @@ void EntrypointLogs::Write(const StreamPtr& stream) {
   auto batch = std::make_shared<const std::string>(std::exchange(stream->batch, {}));
   loop_.RunBlocking(
       [store = store_, id = stream->id, status, batch] { *status = store->Append(id, *batch); },
-      [this, alive = std::weak_ptr(alive_), stream, status, batch] {
-        if (!alive.expired()) Written(stream, *status, batch->size());
-      });
+      guard_([this, stream, status, batch] { Written(stream, *status, batch->size()); }));
 }
 
 void EntrypointLogs::Written(const StreamPtr& stream, const Status& status, size_t bytes) {

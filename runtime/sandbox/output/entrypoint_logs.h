@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "runtime/base/clock.h"
+#include "runtime/base/guard.h"
 #include "runtime/base/loop.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/sandbox/output/execd_line.h"
@@ -170,7 +171,7 @@ class EntrypointLogs {
   bool failing_ = false;  // the last write did
   Stats stats_;
   // What the pool has finished when we are gone is of no interest.
-  std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
+  const Guard guard_;
 };
 
 }  // namespace atl::sandbox

@@ -56,16 +56,14 @@ void LayerWatch::Ask(const std::shared_ptr<Look>& look) {
   const size_t count = std::min(look->layers.size(), wire::CheckLayers::kMost);
   asked.layers.assign(look->layers.end() - static_cast<std::ptrdiff_t>(count), look->layers.end());
   look->layers.resize(look->layers.size() - count);
-  spawner_.Ask(std::move(asked), [this, look, alive = std::weak_ptr(alive_)](
-                                     const Result<wire::CheckedLayers>& checked) {
-    if (alive.expired()) return;
-    if (!checked) return look->done(Fail(checked.error()));
-    look->missing.insert(checked->missing.begin(), checked->missing.end());
-    if (!look->layers.empty()) return Ask(look);
-    const std::string trouble = TroubleOf(look->missing);
-    if (trouble.empty()) return look->done(checked->store);
-    look->done(Fail(Code::kFailedPrecondition, trouble));
-  });
+  spawner_.Ask(std::move(asked), guard_([this, look](const Result<wire::CheckedLayers>& checked) {
+                 if (!checked) return look->done(Fail(checked.error()));
+                 look->missing.insert(checked->missing.begin(), checked->missing.end());
+                 if (!look->layers.empty()) return Ask(look);
+                 const std::string trouble = TroubleOf(look->missing);
+                 if (trouble.empty()) return look->done(checked->store);
+                 look->done(Fail(Code::kFailedPrecondition, trouble));
+               }));
 }
 
 // An image that was removed meanwhile misses nothing. Names stay away: anybody may read /health.

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "images/image_store.h"
+#include "runtime/base/guard.h"
 #include "runtime/base/health.h"
 #include "runtime/base/loop.h"
 #include "runtime/sandbox/snapshots/snapshots.h"
@@ -48,7 +49,7 @@ class LayerWatch {
   const images::ImageStore& images_;
   const Snapshots& snapshots_;
   Loop::Id timer_ = 0;
-  std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
+  const Guard guard_;
 };
 
 }  // namespace atl::sandbox

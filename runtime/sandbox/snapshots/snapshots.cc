@@ -141,10 +141,10 @@ void Snapshots::Import(UniqueFd archive, std::string name, Check check, Imported
         ATOLL_ASSIGN(const Snapshot snapshot, SnapshotOf(image));
         return check(snapshot);
       },
-      [this, name = std::move(name), done = std::move(done),
-       alive = std::weak_ptr(alive_)](const Result<images::Image>& image) {
-        if (!alive.expired()) done(image ? Admit(*image, name) : Fail(image.error()));
-      });
+      guard_([this, name = std::move(name),
+              done = std::move(done)](const Result<images::Image>& image) {
+        done(image ? Admit(*image, name) : Fail(image.error()));
+      }));
 }
 
 Result<Snapshot> Snapshots::Admit(const images::Image& image, const std::string& name) {
@@ -176,10 +176,10 @@ void Snapshots::CopyNext() {
     waiting_.pop_front();
     ++copying_;
     wire::CopyUpper asked{copy.sandbox, copy.layer, BytesLeft(), copy.lasting};
-    spawner_.Ask(std::move(asked), [this, copy = std::move(copy), alive = std::weak_ptr(alive_)](
-                                       const Result<wire::Copied>& copied) {
-      if (!alive.expired()) Copied(copy, copied);
-    });
+    spawner_.Ask(std::move(asked),
+                 guard_([this, copy = std::move(copy)](const Result<wire::Copied>& copied) {
+                   Copied(copy, copied);
+                 }));
   }
 }
 
@@ -197,14 +197,12 @@ void Snapshots::Copied(const Copy& copy, const Result<wire::Copied>& copied) {
       .Add("bytes", report->bytes)
       .Add("entries", report->entries)
       .Add("held_us", copied->held_micros);
-  spawner_.Ask(
-      wire::PublishLayer{copy.layer, copy.lasting},
-      [this, copy, bytes = report->bytes, alive = std::weak_ptr(alive_)](const Status& published) {
-        if (alive.expired()) return;
-        const Status kept = published ? Keep(copy, bytes) : published;
-        if (!kept) return GiveUp(copy, kept.error());
-        copy.done(bytes);
-      });
+  spawner_.Ask(wire::PublishLayer{copy.layer, copy.lasting},
+               guard_([this, copy, bytes = report->bytes](const Status& published) {
+                 const Status kept = published ? Keep(copy, bytes) : published;
+                 if (!kept) return GiveUp(copy, kept.error());
+                 copy.done(bytes);
+               }));
 }
 
 Status Snapshots::Keep(const Copy& copy, uint64_t bytes) {

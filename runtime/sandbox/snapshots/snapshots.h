@@ -25,6 +25,7 @@
 
 #include "images/image_store.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/guard.h"
 #include "runtime/base/result.h"
 #include "runtime/sandbox/record/sandbox.h"
 #include "runtime/sandbox/store/snapshot_store.h"
@@ -135,7 +136,7 @@ class Snapshots {
   size_t copying_ = 0;
   SnapshotStats stats_;
   // Answers of the spawner may come after we have gone.
-  std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
+  const Guard guard_;
 };
 
 }  // namespace atl::sandbox

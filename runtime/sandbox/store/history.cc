@@ -65,9 +65,7 @@ Status History::KeepOnly(const std::unordered_set<std::string>& ids) {
 void History::Enqueue(Change change) {
   changes_.push_back(std::move(change));
   if (changes_.size() > 1) return;
-  loop_.Post([this, alive = std::weak_ptr(alive_)] {
-    if (!alive.expired()) Flush();
-  });
+  loop_.Post(guard_([this] { Flush(); }));
 }
 
 void History::Flush() {

@@ -14,6 +14,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "runtime/base/guard.h"
 #include "runtime/base/loop.h"
 #include "runtime/base/result.h"
 #include "runtime/base/sqlite.h"
@@ -106,7 +107,7 @@ class History {
   std::vector<Change> changes_;
   std::deque<RecentEvent> recent_;
   uint64_t last_ = 0;  // number of the latest
-  std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
+  const Guard guard_;
 };
 
 }  // namespace atl::sandbox

@@ -82,9 +82,7 @@ void StoreWatch::Look() {
           *trouble = one;
         }
       },
-      [this, trouble, alive = std::weak_ptr(alive_)] {
-        if (!alive.expired()) Looked(std::move(*trouble));
-      });
+      guard_([this, trouble] { Looked(std::move(*trouble)); }));
 }
 
 void StoreWatch::Looked(std::string trouble) {

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/guard.h"
 #include "runtime/base/health.h"
 #include "runtime/base/loop.h"
 #include "runtime/sandbox/store/store.h"
@@ -47,7 +48,7 @@ class StoreWatch {
   Loop::Id timer_ = 0;
   bool troubled_ = false;
   int looks_ = 0;
-  std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
+  const Guard guard_;
 };
 
 // Returns what is wrong with the file system of `place`: it is another one, read-only, nearly full

@@ -140,30 +140,29 @@ void Volumes::Make(const VolumeRecord& record, uint64_t disk_bytes, Finished don
   if (auto written = store_.Write(making); !written) return done(std::move(written));
   volumes_[name].record = std::move(making);
   if (disk_bytes == 0 && config_.has_quota) disk_bytes = config_.default_disk_bytes;
-  spawner_.Ask(
-      wire::MakeVolume{name, disk_bytes}, [this, name, state = record.state, done = std::move(done),
-                                           alive = std::weak_ptr(alive_)](Status made) {
-        if (alive.expired()) return;
-        Volume& volume = *Look(name);
-        if (made) {
-          volume.record.state = state;
-          made = store_.Rewrite(volume.record);
-        }
-        auto waiting = std::exchange(volume.waiting, {});
-        if (!made) {
-          volume.record.state = VolumeStage::kRemoving;
-          // Files that we have no record of: not ours to remove.
-          const bool stray = made.error().code() == Code::kAlreadyExists;
-          stray ? Forget(name) : Discard(name);
-          if (stray) {
-            made = Fail(Code::kInternal, Named(name) +
-                                             ": the store has a directory of that name that is no "
-                                             "volume; move it out of DATA_DIR/store/volumes");
-          }
-        }
-        done(std::move(made));
-        Wake(std::move(waiting), {});
-      });
+  spawner_.Ask(wire::MakeVolume{name, disk_bytes},
+               guard_([this, name, state = record.state, done = std::move(done)](Status made) {
+                 Volume& volume = *Look(name);
+                 if (made) {
+                   volume.record.state = state;
+                   made = store_.Rewrite(volume.record);
+                 }
+                 auto waiting = std::exchange(volume.waiting, {});
+                 if (!made) {
+                   volume.record.state = VolumeStage::kRemoving;
+                   // Files that we have no record of: not ours to remove.
+                   const bool stray = made.error().code() == Code::kAlreadyExists;
+                   stray ? Forget(name) : Discard(name);
+                   if (stray) {
+                     made = Fail(Code::kInternal,
+                                 Named(name) +
+                                     ": the store has a directory of that name that is no "
+                                     "volume; move it out of DATA_DIR/store/volumes");
+                   }
+                 }
+                 done(std::move(made));
+                 Wake(std::move(waiting), {});
+               }));
 }
 
 void Volumes::Await(const std::string& name, Finished done) {
@@ -174,9 +173,8 @@ void Volumes::Await(const std::string& name, Finished done) {
                                              ", which is being made or removed; try again"));
   }
   const uint64_t number = ++last_waiter_;
-  const Loop::Id deadline =
-      loop_.After(kVolumeWaitUs, [this, name, number, alive = std::weak_ptr(alive_)] {
-        if (alive.expired()) return;
+  const Loop::Id deadline = loop_.After(
+      kVolumeWaitUs, guard_([this, name, number] {
         Volume* const found = Look(name);
         if (found == nullptr) return;
         if (auto waiter = found->waiting.extract(number)) {
@@ -184,7 +182,7 @@ void Volumes::Await(const std::string& name, Finished done) {
               Code::kUnavailable, Named(name) + " is being removed, and was not gone within 10 s; "
                                                 "try again, or take another name"));
         }
-      });
+      }));
   volume.waiting[number] = {std::move(done), deadline};
 }
 
@@ -231,9 +229,7 @@ void Volumes::Discard(const std::string& name) {
   Volume& leaving = *Look(name);
   leaving.stuck = {};
   loop_.Cancel(std::exchange(leaving.retry, 0));
-  spawner_.Ask(wire::RemoveVolume{name},
-               [this, name, alive = std::weak_ptr(alive_)](const Status& removed) {
-                 if (alive.expired()) return;
+  spawner_.Ask(wire::RemoveVolume{name}, guard_([this, name](const Status& removed) {
                  if (removed) return Forget(name);
                  Volume& volume = *Look(name);
                  volume.stuck = removed;
@@ -244,10 +240,9 @@ void Volumes::Discard(const std::string& name) {
                        .Add("volume", name)
                        .Add(removed.error());
                  }
-                 volume.retry = loop_.After(kRemoveRetryUs, [this, name, alive] {
-                   if (!alive.expired()) Discard(name);
-                 });
-               });
+                 volume.retry =
+                     loop_.After(kRemoveRetryUs, guard_([this, name] { Discard(name); }));
+               }));
 }
 
 void Volumes::Forget(const std::string& name) {
@@ -293,12 +288,11 @@ void Volumes::Continue(const std::shared_ptr<Acquisition>& acquisition) {
     if (there && (!named || !mount.volume.sub_path.empty())) {
       // The build would find out as well, but not in words that a client can act on.
       return spawner_.Ask(wire::CheckVolume{mount.volume},
-                          [this, acquisition, alive = std::weak_ptr(alive_)](Status checked) {
-                            if (alive.expired()) return;
+                          guard_([this, acquisition](Status checked) {
                             if (!checked) return EndAcquire(acquisition, std::move(checked));
                             Advance(acquisition);
                             Continue(acquisition);
-                          });
+                          }));
     }
     Advance(acquisition);
   }

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "runtime/base/clock.h"
+#include "runtime/base/guard.h"
 #include "runtime/base/loop.h"
 #include "runtime/base/result.h"
 #include "runtime/sandbox/record/sandbox.h"
@@ -146,7 +147,7 @@ class Volumes {
   std::unordered_map<std::string, std::set<std::string>> names_;  // by sandbox
   uint64_t last_waiter_ = 0;
   // Answers of the spawner and timers may come after we have gone.
-  std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
+  const Guard guard_;
 };
 
 }  // namespace atl::sandbox
