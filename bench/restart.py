@@ -31,7 +31,7 @@ def spawner_gap(daemon, image):
             box = daemon.create(image, resourceLimits=SMALL)
             break
         except atoll.ApiError as error:
-            if error.status != 503:
+            if error.status != 429:
                 raise
     gap = time.perf_counter() - began
     daemon.delete(box)

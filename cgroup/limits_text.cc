@@ -10,6 +10,9 @@
 namespace atl::cgroup {
 namespace {
 
+constexpr char kDisk[] = "disk";
+constexpr char kEphemeralStorage[] = "ephemeral-storage";
+
 std::string Lower(std::string_view text) {
   std::string lower(text);
   for (char& c : lower) {
@@ -117,6 +120,7 @@ std::optional<uint64_t> ParseValue(LimitKind kind, std::string_view text) {
 
 std::vector<const LimitField*> FieldsOf(std::string_view key) {
   std::vector<const LimitField*> fields;
+  if (key == kEphemeralStorage) key = kDisk;
   for (const LimitField& field : kLimitFields) {
     if (key == field.key) fields.push_back(&field);
   }
@@ -166,9 +170,10 @@ Status ParseOne(const std::string& key, const std::string& text, Limits* limits)
       if (FieldsOf(field.key).front() == &field) known.append(field.key).append(", ");
     }
     return Fail(Code::kInvalidArgument, "resourceLimits: unknown key " + Quote(key) +
-                                            "; the known ones are " + known + "gpu");
+                                            "; the known ones are " + known + "gpu, and " +
+                                            kEphemeralStorage + " for " + kDisk);
   }
-  if (key != fields.front()->name) {
+  if (fields.size() > 1) {
     const Status parsed = ParseList(fields, text, limits);
     return parsed ? parsed : Fail(Bad(key, parsed.error()));
   }
@@ -221,25 +226,36 @@ std::string LimitText(const LimitField& field, uint64_t value) {
 }
 
 Result<Limits> ParseLimits(const std::map<std::string, std::string>& requested,
-                           const Limits& defaults, const std::vector<std::string>& available) {
+                           const Limits& defaults, const Enforceable& host) {
   const auto enforceable = [&](std::string_view key) {
-    return std::find(available.begin(), available.end(), key) != available.end();
+    return std::find(host.keys.begin(), host.keys.end(), key) != host.keys.end();
   };
   Limits limits;
   for (const LimitField& field : kLimitFields) {
     if (enforceable(field.key)) limits.*field.value = defaults.*field.value;
   }
+  if (requested.contains(kDisk) && requested.contains(kEphemeralStorage)) {
+    return Fail(Code::kInvalidArgument, std::string("resourceLimits: ") + kEphemeralStorage +
+                                            " is another word for " + kDisk + "; send one of them");
+  }
   for (const auto& [key, value] : requested) {
     ATOLL_TRY(ParseOne(key, value, &limits));
-    if (!enforceable(key) && FieldsOf(key).front()->keeper == LimitKeeper::kQuota) {
+    const LimitField& first = *FieldsOf(key).front();
+    if (enforceable(first.key)) continue;
+    if (first.keeper == LimitKeeper::kQuota && host.drops_disk) {
+      limits.*first.value = 0;
+      continue;
+    }
+    if (first.keeper == LimitKeeper::kQuota) {
       return Fail(Code::kUnimplemented,
                   "resourceLimits." + key + " " + Quote(value) +
                       ": this host's store has no project quotas to enforce it with; leave the "
                       "key out (" +
-                      quota::Remedy() + ")");
+                      quota::Remedy() +
+                      "; storage.ignore_disk_limits lets such requests pass without a limit)");
     }
     // A host without swap limits can still grant "no swap".
-    if (!enforceable(key) && !(key == "swap" && limits.swap_bytes == 0)) {
+    if (key != "swap" || limits.swap_bytes != 0) {
       return Fail(Code::kInvalidArgument,
                   "resourceLimits." + key + " " + Quote(value) +
                       ": this host cannot enforce it ('atoll doctor' says why); leave the key out");

@@ -21,12 +21,20 @@
 
 namespace atl::cgroup {
 
-// Parses a request's limits. `available` lists the keys of kLimitFields that the host can enforce
-// (from the spawner's hello). A requested limit that is not available is kInvalidArgument, "disk"
-// is kUnimplemented. A default that is not available is dropped, because the operator was told
-// about it at start.
+// The limits that a host can keep.
+struct Enforceable {
+  std::vector<std::string> keys;  // of kLimitFields, from the spawner's hello
+  // The operator lets requests for a disk limit pass where the store has no quotas: the sandbox
+  // then has none.
+  bool drops_disk = false;
+};
+
+// Parses what a request asks for. A limit that it names and that `host` cannot keep is
+// kInvalidArgument, "disk" kUnimplemented unless the host drops it. A default that the host cannot
+// keep is left out, because the operator of such a host has been told at start.
+// "ephemeral-storage", as Kubernetes calls it, is "disk"; a request names one of the two.
 Result<Limits> ParseLimits(const std::map<std::string, std::string>& requested,
-                           const Limits& defaults, const std::vector<std::string>& available);
+                           const Limits& defaults, const Enforceable& host);
 
 // Parses one value within the field's bounds. The error quotes the text and says what is allowed.
 Result<uint64_t> ParseLimit(const LimitField& field, std::string_view text);

@@ -183,7 +183,7 @@ void Commands::Run(const std::shared_ptr<Exchange>& exchange) {
 }
 
 Result<SpawnSpec> Commands::Prepare(const CommandRequest& request, Identity* identity,
-                                    UniqueFd* cwd, UniqueFd* notebook) const {
+                                    UniqueFd* cwd, UniqueFd* notebook, UniqueFd* script) const {
   *identity = core_.user;
   if (request.ids) {
     ATOLL_ASSIGN(*identity, ResolveIds(*request.ids));
@@ -204,6 +204,12 @@ Result<SpawnSpec> Commands::Prepare(const CommandRequest& request, Identity* ide
     std::string shell = core_.Shell();
     spec.argv = {shell.empty() ? "sh" : shell.substr(shell.rfind('/') + 1), "-c", request.command};
     spec.programs = {shell.empty() ? "/bin/sh" : std::move(shell)};
+    if (request.command.size() > kMaxArgument) {
+      // The shell has opened the file again when the first command closes the descriptor.
+      ATOLL_ASSIGN(*script, sys::SealedMemfd("command", "exec 3<&-; " + request.command, false));
+      spec.report = script->get();
+      spec.argv.back() = ". /proc/self/fd/3";
+    }
   } else {
     spec.argv = request.argv;
     spec.programs = PlacedCandidates(spec.argv[0], env);
@@ -216,9 +222,9 @@ Result<SpawnSpec> Commands::Prepare(const CommandRequest& request, Identity* ide
 void Commands::RunRequest(const std::shared_ptr<Exchange>& exchange,
                           const CommandRequest& request) {
   Identity identity;
-  UniqueFd cwd, notebook;
+  UniqueFd cwd, notebook, script;
   const auto form = ParseOutputForm(exchange->QueryValue("encoding"), OutputForm::kText);
-  auto spec = form ? Prepare(request, &identity, &cwd, &notebook) : Fail(form.error());
+  auto spec = form ? Prepare(request, &identity, &cwd, &notebook, &script) : Fail(form.error());
   if (!spec) {
     exchange->RespondError(400, kInvalidBody, spec.error().message());
     return;
@@ -281,8 +287,7 @@ std::shared_ptr<Commands::Record> Commands::NewRecord(const CommandRequest& requ
   auto record = std::make_shared<Record>();
   record->id = NewUuid(false);
   const std::string content = request.argv.empty() ? request.command : JsonListText(request.argv);
-  // Longer ones cannot be started, execve takes no such argument; and records are kept.
-  record->content = content.substr(0, 128 << 10);
+  record->content = content.substr(0, kMaxArgument);
   record->background = request.background;
   record->started = RealTime();
   records_.emplace(record->id, record);

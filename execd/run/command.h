@@ -57,7 +57,7 @@ class Commands {
   class Foreground;
 
   Result<SpawnSpec> Prepare(const CommandRequest& request, Identity* identity, UniqueFd* cwd,
-                            UniqueFd* notebook) const;
+                            UniqueFd* notebook, UniqueFd* script) const;
   void StartForeground(const std::shared_ptr<Exchange>& exchange, const CommandRequest& request,
                        SpawnSpec spec, UniqueFd notebook, OutputForm form);
   void StartBackground(const std::shared_ptr<Exchange>& exchange, const CommandRequest& request,
@@ -70,6 +70,9 @@ class Commands {
   // Finished commands are remembered up to these bounds, oldest forgotten first.
   static constexpr size_t kMaxFinished = 1000;
   static constexpr size_t kMaxContent = 1 << 20;
+  // What the kernel takes as one argument (MAX_ARG_STRLEN, less its terminating zero). A longer
+  // command reaches its shell by a descriptor, and its record keeps the beginning.
+  static constexpr size_t kMaxArgument = (128 << 10) - 1;
 
   Core& core_;
   std::map<std::string, std::shared_ptr<Record>> records_;

@@ -281,6 +281,9 @@ void AddRuntimeKeys(std::vector<Key>* keys) {
                 cgroup::kMaxLimitBytes,
                 "size limit of a named volume that was made without a size, if the store has "
                 "quotas; 0: no limit"),
+       BoolKey("storage", "ignore_disk_limits", &Config::ignore_disk_limits,
+               "where the store has no quotas: let a request for a disk limit pass, and give its "
+               "sandbox none, in place of refusing it"),
        ListKey("storage", "allowed_host_paths", &Config::allowed_host_paths, CheckHostPath,
                "directories of the host that sandboxes may mount, including everything below them; "
                "empty: none"),

@@ -146,7 +146,7 @@ Status Daemon::Open() {
   pool.ready = config_.pool_size;
   pool.socket_directory = SocketDir(config_);
   ATOLL_ASSIGN(pool.limits,
-               cgroup::ParseLimits({}, config_.limits, opened_.hello.limits_available));
+               cgroup::ParseLimits({}, config_.limits, {opened_.hello.limits_available}));
   slots_ = std::make_unique<sandbox::SlotPool>(*loop_, SystemClock(), *spawner_, *network_, pool);
   admission_ = std::make_unique<sandbox::Admission>(config_.builds_at_once, config_.build_queue);
   imports_ = std::make_unique<sandbox::PendingImports>(*loop_, config_.build_queue);
@@ -169,7 +169,7 @@ Status Daemon::Open() {
   settings.socket_directory = SocketDir(config_);
   settings.instance = opened_.hello.instance;
   settings.check.defaults = config_.limits;
-  settings.check.limits_available = opened_.hello.limits_available;
+  settings.check.limits_available = {opened_.hello.limits_available, config_.ignore_disk_limits};
   settings.check.host_arch = kHostArch;
   settings.check.allowed_images = config_.allowed_images;
   settings.check.access_tokens = config_.access_token;
@@ -409,8 +409,11 @@ void Daemon::WarnAboutLimits() const {
   }
   if (std::find(available.begin(), available.end(), "disk") == available.end()) {
     LogLine(LogLevel::kWarning,
-            "the store has no project quotas: sandboxes may fill the disk, and requests for a disk "
-            "limit are refused")
+            config_.ignore_disk_limits
+                ? "the store has no project quotas: sandboxes may fill the disk, disk limits of "
+                  "requests are ignored (storage.ignore_disk_limits)"
+                : "the store has no project quotas: sandboxes may fill the disk, requests for a "
+                  "disk limit are refused")
         .Add("remedy", quota::Remedy())
         .Add("data_dir", config_.data_dir);
   }

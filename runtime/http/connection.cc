@@ -26,14 +26,16 @@ constexpr size_t kIdleBufferSize = 16 << 10;
 // If the unread rest of a request body is at most this long, it is read and dropped to keep the
 // connection.
 constexpr uint64_t kMaxDrain = 64 << 10;
-// After the last response the socket is read until the client closes it, for at most this time and
-// amount: if it were closed with unread input, the kernel would send a reset that can overtake the
-// response.
-constexpr int64_t kLingerTime = 2 * kSecond;
+// After the last response the socket is read until the client closes it: closing with unread input
+// makes the kernel send a reset, which can overtake the response. Many clients read a refusal only
+// when they have sent the whole body, so a body that still arrives is read to its end, within these
+// bounds: silence, time in all, bytes.
+constexpr int64_t kLingerSilence = 2 * kSecond;
+constexpr int64_t kLingerTime = 60 * kSecond;
 // While the server stops: time for the first request of a client that has just connected. The grace
 // period of the stop is usually shorter.
 constexpr int64_t kLastRequestTime = 5 * kSecond;
-constexpr size_t kLingerBytes = 16 << 20;
+constexpr size_t kLingerBytes = 256 << 20;
 
 }  // namespace
 
@@ -300,7 +302,7 @@ void Connection::LingeringClose() {
   ReleasePiece();
   state_ = State::kLingering;
   stream_->ShutdownSend();
-  SetDeadline(kLingerTime);
+  linger_until_us_ = MonotonicMicros() + kLingerTime;
   Linger(kLingerBytes);
 }
 
@@ -308,6 +310,7 @@ void Connection::Linger(size_t budget) {
   const size_t arrived = input_.size();
   input_.Consume(arrived);
   if (eof_ || arrived >= budget) return Close();
+  SetDeadline(std::min(kLingerSilence, linger_until_us_ - MonotonicMicros()));
   ReadMore([self = shared_from_this(), left = budget - arrived](int error) {
     if (error != 0) return self->Close();
     self->Linger(left);

@@ -128,6 +128,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   EventLoop::Id timer_ = 0;
   int64_t deadline_us_ = kNever;  // CLOCK_MONOTONIC, like the next member
   int64_t armed_until_us_ = kNever;
+  int64_t linger_until_us_ = 0;
   std::string peer_;
   State state_ = State::kIdle;
   bool closed_ = false;

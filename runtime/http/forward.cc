@@ -297,8 +297,10 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
 
   void SendResponse() {
     const RequestHead& request = connection_->head();
-    keep_client_ =
-        request.keep_alive && !connection_->stopping() && (!upstream_.sole || response_.keep_alive);
+    // An answer that comes before the request's body has passed is the last: the rest of the body is
+    // not worth carrying.
+    keep_client_ = request.keep_alive && request_sent_ && !connection_->stopping() &&
+                   (!upstream_.sole || response_.keep_alive);
     AppendResponseHead();
     const bool unknown_length = response_.body.kind == Framing::Kind::kChunked ||
                                 response_.body.kind == Framing::Kind::kUntilClose;
@@ -364,7 +366,7 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
     }
     End();
     connection_->ForgetRead();
-    connection_->ResponseWritten(keep_client_ && request_sent_);
+    connection_->ResponseWritten(keep_client_);
   }
 
   void SwitchProtocols() {

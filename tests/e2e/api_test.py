@@ -75,12 +75,13 @@ class Api(unittest.TestCase):
 
     # ---- what is refused, and how
 
-    def test_what_is_not_there_yet_is_501(self):
-        self.assertEqual(self.refused_create(resourceLimits={'gpu': '1'})[0], 501)
+    def test_what_is_not_offered(self):
+        self.assertEqual(self.refused_create(resourceLimits={'gpu': '1'}),
+                         (400, 'SANDBOX::API_NOT_SUPPORTED'))
 
     def test_bad_requests(self):
         self.assertEqual(self.refused_create(image={'uri': 'no/such:image'}),
-                         (404, 'DOCKER::SANDBOX_IMAGE_NOT_FOUND'))
+                         (400, 'DOCKER::SANDBOX_IMAGE_NOT_FOUND'))
         for limits in ({'memory': 'lots'}, {'memory': '1Mi'}, {'cpu': '0'}, {'pids': '-1'},
                        {'coffee': '1'}):
             with self.subTest(limits=limits):
@@ -93,7 +94,8 @@ class Api(unittest.TestCase):
         response = self.daemon.send('POST', '/v1/sandboxes', '{"image":')
         detail = json.loads(response.read())['detail'][0]
         self.assertEqual((response.status, detail['type']), (422, 'json_invalid'))
-        self.assertEqual(self.refused('POST', '/v1/sandboxes', 'x' * (5 << 20))[0], 413)
+        self.assertEqual(self.refused('POST', '/v1/sandboxes', 'x' * (5 << 20)),
+                         (400, 'GENERAL::TOO_LARGE'))
         self.assertEqual(self.refused('GET', f'/v1/sandboxes/{uuid.uuid4()}'),
                          (404, 'DOCKER::SANDBOX_NOT_FOUND'))
         self.assertEqual(self.refused('GET', '/v1/sandboxes?page=0')[0], 422)

@@ -101,7 +101,7 @@ class Refusals(buckets.Case):
         until(lambda: len(buckets.groups(self.daemon)) == 32, PATIENCE, 'all are being mounted')
         with self.assertRaises(atoll.ApiError) as refused:
             self.daemon.create(self.image, volumes=[self.volume()])
-        self.assertEqual(refused.exception.status, 503, refused.exception.message)
+        self.assertEqual(refused.exception.status, 429, refused.exception.message)
         self.assertIn('try again', refused.exception.message)
         self.assertEqual(len(buckets.groups(self.daemon)), 32)
         released.set()

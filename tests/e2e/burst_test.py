@@ -176,7 +176,7 @@ class Many(unittest.TestCase):
             for asker in askers:
                 asker.join()
             ask(key)
-            self.assertEqual([status for status, *_ in refused], [503] * 22)
+            self.assertEqual([status for status, *_ in refused], [429] * 22)
             self.assertTrue(refused[0][1] and refused[-1][1], refused)
             self.assertLess(max(seconds for _, _, seconds, _ in refused), 10 * SLOWNESS)
             self.daemon.request('GET', '/health')
@@ -185,7 +185,7 @@ class Many(unittest.TestCase):
             try:
                 return self.daemon.request('POST', '/v1/sandboxes', body, key)['id']
             except atoll.ApiError as error:
-                self.assertEqual(error.status, 503)
+                self.assertEqual(error.status, 429)
                 return None
         box = until(made, 20 * SLOWNESS, 'the woken spawner builds')
         self.assertEqual(self.daemon.request('POST', '/v1/sandboxes', body, key)['id'], box)
@@ -241,7 +241,7 @@ class WithoutSpawner(unittest.TestCase):
                 try:
                     return daemon.create(image)
                 except atoll.ApiError as error:
-                    self.assertEqual(error.status, 503)
+                    self.assertEqual(error.status, 429)
                     return None
             daemon.delete(until(created, 20 * SLOWNESS, 'the woken spawner builds'))
             self.assertEqual(daemon.request('GET', f'/v1/sandboxes/{box}')['status']['state'], 'Running')

@@ -164,6 +164,20 @@ class Running(unittest.TestCase):
                   'nothing is in hand any more')
             stream.close()
 
+    def test_disk_limits_that_cannot_be_kept_pass_if_the_operator_says_so(self):
+        fields = {'entrypoint': ['sleep', '1000'], 'resourceLimits': {'memory': '64Mi', 'ephemeral-storage': '1Gi'}}
+        with atoll.Daemon() as daemon:
+            fields['image'] = {'uri': daemon.import_busybox()}
+            with self.assertRaises(atoll.ApiError) as refused:
+                daemon.request('POST', '/v1/sandboxes', fields)
+            self.assertEqual((refused.exception.status, refused.exception.code),
+                             (400, 'SANDBOX::API_NOT_SUPPORTED'))
+            self.assertIn('storage.ignore_disk_limits', refused.exception.message)
+        with atoll.Daemon(storage_ignore_disk_limits=True) as daemon:
+            fields['image'] = {'uri': daemon.import_busybox()}
+            daemon.delete(daemon.request('POST', '/v1/sandboxes', fields)['id'])
+            self.assertIn('disk limits of requests are ignored', daemon.log.read_text(encoding='utf-8'))
+
     def test_endpoints_name_the_public_host_and_creates_are_bounded(self):
         with atoll.Daemon(server_eip='https://box.example', server_base_path='/atoll',
                           server_max_sandbox_timeout_seconds=100) as daemon:

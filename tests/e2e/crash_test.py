@@ -149,7 +149,7 @@ class SpawnerDies(unittest.TestCase):
                 try:
                     return daemon.create(image)
                 except atoll.ApiError as refused:
-                    self.assertEqual(refused.status, 503)
+                    self.assertEqual(refused.status, 429)
                     return None
             new = atoll.until(created, 20 * SLOWNESS, 'a new sandbox')
             self.assertEqual(daemon.run(new, 'echo new').stdout, 'new')

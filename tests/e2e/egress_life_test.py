@@ -85,7 +85,7 @@ class Endurance(EgressTest):
         try:
             self.daemon.delete(self.daemon.create(self.image))
         except ApiError as error:
-            self.assertEqual(error.status, 503)
+            self.assertEqual(error.status, 429)
             return False
         return True
 

@@ -194,7 +194,7 @@ class Idle(unittest.TestCase):
         box = self.box(END)
         box.out('true')
         until(lambda: self.daemon.send('GET', f'/v1/sandboxes/{box.id}').status == 404, SOON)
-        self.assertEqual(box.call('GET', '/ping').status, 410)
+        self.assertEqual(box.call('GET', '/ping').status, 404)
         self.assertGreaterEqual(self.daemon.metric('sandbox_ends_total{reason="idle"}'), 1)
 
     def test_a_crash_of_the_daemon_changes_nothing(self):

@@ -235,7 +235,7 @@ class TheGone(unittest.TestCase):
         return set(found.values()), found
 
     def gone(self, box):
-        self.assertEqual(self.statuses(box)[0], {(410, 'SANDBOX::GONE')})
+        self.assertEqual(self.statuses(box)[0], {(404, 'DOCKER::SANDBOX_NOT_FOUND')})
         # The API's own routes keep their answers.
         for method, path in (('GET', ''), ('DELETE', ''), ('GET', '/endpoints/80')):
             with self.assertRaises(atoll.ApiError) as caught:
@@ -267,7 +267,7 @@ class TheGone(unittest.TestCase):
         moment = time.time() + 1
         self.daemon.request('POST', f'/v1/sandboxes/{box}/renew-expiration', {
             'expiresAt': time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(moment + 1))})
-        until(lambda: self.statuses(box)[0] == {(410, 'SANDBOX::GONE')}, 20 * SLOWNESS,
+        until(lambda: self.statuses(box)[0] == {(404, 'DOCKER::SANDBOX_NOT_FOUND')}, 20 * SLOWNESS,
               'it has expired')
         self.gone(box)
 

@@ -241,7 +241,7 @@ class Lives(unittest.TestCase):
         try:
             self.daemon.delete(self.daemon.create(self.image))
         except atoll.ApiError as error:
-            if error.status != 503:
+            if error.status != 429:
                 raise
             return False
         return True

@@ -60,7 +60,7 @@ class Pending(unittest.TestCase):
             try:
                 return self.create(image, **fields)
             except atoll.ApiError as error:
-                self.assertEqual(error.status, 404)
+                self.assertEqual(error.status, 400)
                 return None
         return until(attempt, 30 * SLOWNESS, 'the import has begun')
 
@@ -106,7 +106,7 @@ class Pending(unittest.TestCase):
         for image in ('absent', 'arriving:other'):
             with self.assertRaises(atoll.ApiError) as refused:
                 self.create(image)
-            self.assertEqual(refused.exception.status, 404)
+            self.assertEqual(refused.exception.status, 400)
 
     def test_an_import_that_breaks_off(self):
         upload = self.upload('broken', 1000)

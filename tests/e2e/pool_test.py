@@ -226,7 +226,7 @@ class RoomTest(unittest.TestCase):
             self.assertEqual(status(daemon)['available'], 0)
             with self.assertRaises(atoll.ApiError) as caught:
                 daemon.create(image)
-            self.assertEqual(caught.exception.status, 503)
+            self.assertEqual(caught.exception.status, 429)
             daemon.delete(boxes[0])
             filled(daemon, 1)
 

@@ -224,7 +224,7 @@ class Pull(unittest.TestCase):
                      'absent:1', f'{self.registry.host}/team:1'):
             with self.assertRaises(atoll.ApiError) as refused:
                 self.create(name)
-            self.assertEqual(refused.exception.status, 404)
+            self.assertEqual(refused.exception.status, 400)
         # Nor for a request that is refused for something else.
         with self.assertRaises(atoll.ApiError):
             self.daemon.request('POST', '/v1/sandboxes', {
@@ -394,7 +394,7 @@ class Pull(unittest.TestCase):
         boxes = [self.create(f'{self.odd.host}/slow:{n}')['id'] for n in range(16)]
         with self.assertRaises(atoll.ApiError) as refused:
             self.create(f'{self.odd.host}/slow:16')
-        self.assertEqual(refused.exception.status, 503)
+        self.assertEqual(refused.exception.status, 429)
         # Who wants one of those waits with the others.
         boxes.append(self.create(f'{self.odd.host}/slow:15')['id'])
         self.release.set()

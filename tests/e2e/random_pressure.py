@@ -67,7 +67,7 @@ class Pressure:
 
     def full_create(self):
         fields = self.fields()
-        told = self.answered('POST', '/v1/sandboxes', fields, statuses=(503, 507))
+        told = self.answered('POST', '/v1/sandboxes', fields, statuses=(429, 500))
         if not told:
             return []
         self.adopt(told, fields)
@@ -108,7 +108,7 @@ class Pressure:
             if self.is_full():
                 break
             fields = self.fields()
-            told = self.answered('POST', '/v1/sandboxes', fields, statuses=(503,))
+            told = self.answered('POST', '/v1/sandboxes', fields, statuses=(429,))
             if told:
                 self.adopt(told, fields)
                 self.look(told['id'])

@@ -26,7 +26,7 @@ class Templates:
             try:
                 return self.request(*request)
             except atoll.ApiError as error:
-                if error.status != 503:
+                if error.status not in (429, 503):
                     raise
                 return None
         return until(told, PATIENCE, 'a claim')

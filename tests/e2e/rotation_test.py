@@ -123,7 +123,7 @@ class Told(unittest.TestCase):
             other, lives = daemon.create(image), daemon.create(image)
             daemon.delete(other)
             self.assertEqual(daemon.send('POST', '/v1/sandboxes', {
-                'image': {'uri': 'nothing'}, 'entrypoint': ['x'], 'resourceLimits': {}}).status, 404)
+                'image': {'uri': 'nothing'}, 'entrypoint': ['x'], 'resourceLimits': {}}).status, 400)
             for headers in ({'OPEN-SANDBOX-API-KEY': 'wrong\u00e9'.encode('latin-1')},
                             {'OPEN-SANDBOX-API-KEY': ''}):
                 self.assertEqual(daemon.send('DELETE', f'/v1/sandboxes/{box}',
@@ -135,7 +135,7 @@ class Told(unittest.TestCase):
             whence = 'from=127.0.0.1:'
             for deed in (('POST /images ', 'status=201', 'name=busybox:latest'),
                          ('POST /sandboxes ', 'status=202', f'sandbox={box}'),
-                         ('POST /sandboxes ', 'status=404', 'code='),
+                         ('POST /sandboxes ', 'status=400', 'code='),
                          ('DELETE /sandboxes/{sandbox_id} ', 'status=204', f'sandbox={other}')):
                 self.assertEqual(len(lines(*deed, f'by={who}', whence)), 1, deed)
             refused = lines('access refused', whence)

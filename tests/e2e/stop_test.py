@@ -296,7 +296,7 @@ class SpawnerDies(unittest.TestCase):
             for _ in range(20):
                 with self.assertRaises(atoll.ApiError) as refused:
                     daemon.create(image)
-                self.assertEqual(refused.exception.status, 503)
+                self.assertEqual(refused.exception.status, 429)
                 self.assertIn('atolld spawner', refused.exception.message)
             # A client that tries again and again does not fill the log.
             self.assertNotIn(b'cannot create', daemon.log.read_bytes()[logged:])

@@ -50,7 +50,7 @@ class Client:
             self.error = error
 
     def insist(self, method, path, body=None, headers=None, done=()):
-        """Repeats a request until it is answered for good: a cut connection and 503 say nothing.
+        """Repeats a request until it is answered for good: a cut connection, 429 and 503 say nothing.
 
         The answer, or None for a status in `done`, which says that an earlier try was carried out."""
         def answered():
@@ -59,7 +59,7 @@ class Client:
             except atoll.ApiError as error:
                 if error.status in done:
                     return (None,)
-                if error.status != 503:
+                if error.status not in (429, 503):
                     raise
             except LOST:
                 pass

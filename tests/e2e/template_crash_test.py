@@ -73,7 +73,7 @@ class TemplateCrashTest(unittest.TestCase):
             try:
                 with self.assertRaises(atoll.ApiError) as refused:
                     again()
-                self.assertEqual(refused.exception.status, 503)
+                self.assertEqual(refused.exception.status, 429)
             finally:
                 os.kill(spawner, signal.SIGCONT)
             filled(daemon, template)

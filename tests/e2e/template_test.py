@@ -85,7 +85,7 @@ class TemplateTest(unittest.TestCase):
         self.assertEqual(self.refused('GET', f'/v1/templates/{template}'), gone)
         self.assertEqual(self.refused('DELETE', f'/v1/templates/{template}'), gone)
         self.assertEqual(self.refused('POST', '/v1/sandboxes', {'templateId': template, 'timeout': 60}),
-                         gone)
+                         (400, gone[1]))
 
     def test_what_is_refused_has_no_effect(self):
         wrong = ((422, {'image': None}), (422, {'image': ''}), (422, {'entrypoint': []}),
@@ -169,7 +169,7 @@ class TemplateTest(unittest.TestCase):
                         warmup={'command': ['true']})['templateId']
         atoll.until(lambda: view(self.daemon, template)['status']['building'] == 1, UNTIL, 'it is built')
         self.assertEqual(self.refused('POST', '/v1/sandboxes', {'templateId': template, 'timeout': 60}),
-                         (404, 'FSB::TEMPLATE_NOT_FOUND'))
+                         (400, 'FSB::TEMPLATE_NOT_FOUND'))
         self.assertEqual(phase(self.daemon, template), 'Building')
         opened = self.made(readiness={'probe': 'tcp://localhost:8000'},
                            entrypoint=['sh', '-c', 'exec httpd -f -p 8000'])
@@ -193,7 +193,7 @@ class TemplateTest(unittest.TestCase):
                 self.assertRegex(view(self.daemon, template)['status']['message'], expected)
                 self.assertEqual(self.refused('POST', '/v1/sandboxes',
                                               {'templateId': template, 'timeout': 60}),
-                                 (404, 'FSB::TEMPLATE_NOT_FOUND'))
+                                 (400, 'FSB::TEMPLATE_NOT_FOUND'))
                 self.daemon.request('DELETE', f'/v1/templates/{template}')
         self.assertEqual(self.daemon.request('GET', '/health'), {'status': 'healthy'})
 

@@ -234,7 +234,7 @@ class VolumeTest(unittest.TestCase):
                 (409, {}, key),
                 (400, {'resourceLimits': {'memory': '1'}}, {}),
                 (400, {'resourceLimits': {'cpu': 'many'}}, {}),
-                (404, {'image': {'uri': 'no-such-image'}}, {}),
+                (400, {'image': {'uri': 'no-such-image'}}, {}),
                 (400, {'entrypoint': ['a\0b']}, {}),
                 (400, {'volumes': [*lost, host('/etc', '/e')]}, {}),
                 (400, {'volumes': [*lost, named('absent', '/a', createIfNotExists=False)]}, {}),
@@ -270,7 +270,7 @@ class VolumeTest(unittest.TestCase):
         """As a sandbox's disk is. Where it can be kept: disk_test."""
         volume = named('sized')
         volume['pvc']['storage'] = '20Mi'
-        self.refused(501, 'SANDBOX::API_NOT_SUPPORTED', volume)
+        self.refused(400, 'SANDBOX::API_NOT_SUPPORTED', volume)
         with self.assertRaises(atoll.ApiError) as refused:
             self.daemon.request('POST', '/v1/volumes', {'name': 'sized', 'storage': '20Mi'})
         self.assertEqual(refused.exception.status, 501)

@@ -94,9 +94,12 @@ Finding CheckDiskLimits(const HostOptions& options) {
     return Warning(name, store + " is a mount without project quotas, in place of " + image,
                    "umount " + store + " and start the daemon again");
   }
-  const std::string text =
-      "the file system of " + place + " enforces no project quotas: sandboxes can fill it";
-  return Warning(name, text, quota::Remedy());
+  const std::string text = "the file system of " + place +
+                           " enforces no project quotas: sandboxes can fill it, and requests for a "
+                           "disk limit are refused";
+  return Warning(
+      name, text,
+      quota::Remedy() + ", or set storage.ignore_disk_limits to let such requests pass unenforced");
 }
 
 }  // namespace atl::doctor

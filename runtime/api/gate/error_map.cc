@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "runtime/api/gate/json.h"
 #include "runtime/base/disk_full.h"
@@ -151,7 +152,7 @@ http::Response ErrorResponse(const ApiError& error) {
 
 ApiError NoSuchSandbox(const std::string& id) {
   return {404, "DOCKER::SANDBOX_NOT_FOUND",
-          "sandbox '" + id.substr(0, 64) + "' does not exist; it may have expired or been deleted"};
+          "sandbox '" + id.substr(0, 64) + "' not found; it may have expired or been deleted"};
 }
 
 ApiError NotRunning(const sandbox::Sandbox& sandbox) {
@@ -206,7 +207,9 @@ ApiError MapError(const Error& error, Doing doing) {
   return {500, names.failed, error.message()};
 }
 
-ApiError MapError(const sandbox::CreateError& error, Doing doing) {
+namespace {
+
+ApiError MapRefusedBuild(const sandbox::CreateError& error, Doing doing) {
   if (error.snapshot) {
     ApiError mapped = MapError(static_cast<const Error&>(error), Doing::kRestore);
     // The request is right; what it names is not what it was.
@@ -245,6 +248,31 @@ ApiError MapError(const sandbox::CreateError& error, Doing doing) {
     default:
       return MapError(static_cast<const Error&>(error), Doing::kVolume);
   }
+}
+
+}  // namespace
+
+ApiError NamedForCreate(ApiError error) {
+  switch (error.status) {
+    case 400:
+    case 403:
+    case 409:
+    case 429:
+    case 500:
+      return error;
+    case 503:
+      // 429 is the one status of a create by which a client learns when to come again.
+      error.status = 429;
+      return error;
+    default:
+      error.status = error.status < 500 || error.status == 501 ? 400 : 500;
+      return error;
+  }
+}
+
+ApiError MapError(const sandbox::CreateError& error, Doing doing) {
+  ApiError mapped = MapRefusedBuild(error, doing);
+  return doing == Doing::kCreate ? NamedForCreate(std::move(mapped)) : mapped;
 }
 
 }  // namespace atl::api

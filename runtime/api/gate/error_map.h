@@ -41,7 +41,13 @@ enum class Doing {
 inline constexpr int kDoings = 27;
 
 ApiError MapError(const Error& error, Doing doing);
-// Why there is no sandbox; `doing` is kCreate, kFork or kRollBack.
+// Changes the status to one that the API names for POST /sandboxes; code and message stay. Released
+// SDKs read code and message of the named statuses alone: another one reaches their user as
+// "HTTP 404", without a reason. A malformed body is not mapped here: it stays 422, as upstream's
+// server answers it.
+ApiError NamedForCreate(ApiError error);
+// Maps the reason why a sandbox was not made. `doing` is kCreate, kFork or kRollBack; the answer to
+// kCreate has passed NamedForCreate.
 ApiError MapError(const sandbox::CreateError& error, Doing doing = Doing::kCreate);
 
 }  // namespace atl::api

@@ -115,7 +115,8 @@ bool IsGood(int status) {
 }
 
 ApiError Gone(const std::string& id) {
-  return {410, "SANDBOX::GONE", "sandbox " + id + " has been deleted or has expired"};
+  return {404, "DOCKER::SANDBOX_NOT_FOUND",
+          "sandbox " + id + " not found: it has been deleted or has expired"};
 }
 
 constexpr char kSignalPath[] = "/entrypoint/signal";
@@ -178,7 +179,7 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& ro
   }
   if (sandbox == nullptr) {
     return Refuse(404, "DOCKER::SANDBOX_NOT_FOUND",
-                  "sandbox '" + std::string(route.id.substr(0, 64)) + "' does not exist");
+                  "sandbox '" + std::string(route.id.substr(0, 64)) + "' not found");
   }
   auto admitted =
       Admit(request, route, *port, *sandbox, rules.ingress, rules.unix_ms, rules.guesses);

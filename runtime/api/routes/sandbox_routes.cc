@@ -106,7 +106,7 @@ void Api::AddSandboxRoutes() {
 
 void Api::CreateSandbox(const Call& call) {
   call.exchange().ReadBody(kMaxCreateBody, [this, call](Result<std::string> body) {
-    if (!body) return call.Respond(MapError(body.error(), Doing::kReadBody));
+    if (!body) return call.Respond(NamedForCreate(MapError(body.error(), Doing::kReadBody)));
     auto request = ParseCreateRequest(*body);
     if (!request) return call.Respond(std::move(request).error());
     const auto key = IdempotencyKeyOf(call.request());

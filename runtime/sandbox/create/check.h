@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cgroup/limits.h"
+#include "cgroup/limits_text.h"
 #include "images/image_store.h"
 #include "images/puller.h"
 #include "netpolicy/network.h"
@@ -38,7 +39,7 @@ class Check {
  public:
   struct Settings {
     cgroup::Limits defaults = cgroup::DefaultLimits();
-    std::vector<std::string> limits_available = {};  // from the spawner's hello
+    cgroup::Enforceable limits_available = {};
     std::string host_arch = "amd64";
     std::vector<std::string> allowed_images = {};  // rules of images/allowed.h; none: all are
     bool access_tokens = true;  // false: new sandboxes get none, and their execd asks for none

@@ -86,7 +86,7 @@ Status Changes::SetPolicy(const Caller& caller, const std::string& id,
   ATOLL_ASSIGN(Sandbox * found, parts_.registry.Get(caller, id));
   Sandbox& sandbox = *found;
   if (!IsLive(sandbox.state)) {
-    return Fail(Code::kNotFound, "sandbox " + id + " does not exist");
+    return Fail(Code::kNotFound, "sandbox " + id + " not found");
   }
   ATOLL_ASSIGN(auto egress, parts_.network.MakeReady(policy));
   ATOLL_TRY(parts_.vaults.CheckPolicy(id, *egress));
@@ -112,7 +112,7 @@ Status Changes::SetPolicy(const Caller& caller, const std::string& id,
 Result<const vault::Vault*> Changes::FindVault(const Caller& caller, const std::string& id) const {
   const Sandbox* const sandbox = parts_.registry.Find(caller, id);
   if (sandbox == nullptr || !IsLive(sandbox->state)) {
-    return Fail(Code::kNotFound, "sandbox " + id + " does not exist");
+    return Fail(Code::kNotFound, "sandbox " + id + " not found");
   }
   if (sandbox->authority.empty()) {
     return Fail(

@@ -31,7 +31,7 @@ const Sandbox* Registry::Find(const Caller& caller, const std::string& id) const
 Result<Sandbox*> Registry::Get(const Caller& caller, const std::string& id) {
   Sandbox* const sandbox = Look(id);
   if (sandbox != nullptr && IsVisible(caller, *sandbox)) return sandbox;
-  return Fail(Code::kNotFound, "sandbox " + id + " does not exist");
+  return Fail(Code::kNotFound, "sandbox " + id + " not found");
 }
 
 std::vector<const Sandbox*> Registry::All(const Caller& caller) const {

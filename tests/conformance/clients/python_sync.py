@@ -397,7 +397,36 @@ def _(world):
         copy.kill()
         manager.delete_snapshot(taken.id)
         refused(lambda: manager.get_snapshot(taken.id), 404)
-        refused(lambda: create(image=None, snapshot_id=taken.id), 404)
+        equal(refused(lambda: create(image=None, snapshot_id=taken.id), 400).error.code,
+              'SNAPSHOT::NOT_FOUND')
+
+
+@case('errors/reasons')
+def _(world):
+    """What a user of the SDK reads is what was wrong, and not a number."""
+    for fields, code, said in (
+            ({'image': 'no/such:image'}, 'DOCKER::SANDBOX_IMAGE_NOT_FOUND', 'is not imported'),
+            ({'resource': {'gpu': '1'}}, 'SANDBOX::API_NOT_SUPPORTED', 'GPUs are not offered'),
+            ({'resource': {'ephemeral-storage': 'lots'}}, 'SANDBOX::INVALID_PARAMETER', 'ephemeral-storage'),
+            ({'env': {'A': 'x' * 40_000_000}}, 'GENERAL::TOO_LARGE', 'larger than')):
+        error = refused(lambda fields=fields: create(**fields), 400)
+        check(error.error is not None, f'{code}: no code reached the user: {error}')
+        equal(error.error.code, code)
+        check(said in str(error) and 'HTTP' not in str(error), error)
+    # Of what execd takes there is a limit as well, behind the server.
+    error = refused(lambda: world.box.commands.run('x' * 40_000_000), 413)
+    check('request body' in str(error), error)
+    with SandboxManagerSync.create(CONFIG) as manager:
+        check('not found' in str(refused(lambda: manager.get_sandbox_info(NOBODY), 404)), 'not found')
+
+
+@case('command/long')
+def _(world):
+    """Longer than the kernel takes as one argument; its children have no descriptor of ours."""
+    text = 'x' * 300_000
+    done = world.box.commands.run(f'v={text}; echo ${{#v}}; ls /proc/self/fd | tr "\\n" " "; exit 7')
+    equal([m.text for m in done.logs.stdout], ['300000\n', '0 1 2 3 '])
+    equal(done.exit_code, 7)
 
 
 @case('errors/request_id')

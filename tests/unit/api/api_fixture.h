@@ -58,7 +58,7 @@ class ApiTest : public testing::Test {
     snapshots = std::move(*sandbox::Snapshots::Open(clock, spawner, images, *snapshot_store, {}));
     sandbox::Sandboxes::Settings config;
     config.socket_directory = directory;
-    config.check.limits_available = {"memory", "pids", "cpu"};
+    config.check.limits_available.keys = {"memory", "pids", "cpu"};
     sandbox::SlotPool::Config pool_config;
     pool_config.socket_directory = directory;
     pool = std::make_unique<sandbox::SlotPool>(loop, clock, spawner, network, pool_config);

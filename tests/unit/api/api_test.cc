@@ -167,7 +167,7 @@ TEST_F(ApiTest, MetricsCount) {
   Create();
   EXPECT_EQ(Status("POST", "/v1/sandboxes",
                    R"({"image": {"uri": "nope"}, "entrypoint": ["sh"], "resourceLimits": {}})"),
-            404);
+            400);
   const std::string text = Send("GET", "/v1/metrics")->response->body;
   for (const char* line :
        {"# TYPE atoll_sandbox_creates_total counter\n",

@@ -62,6 +62,34 @@ TEST(ErrorMap, NoRoomHasManyFaces) {
             "507 GENERAL::STORAGE_FULL");
 }
 
+TEST(ErrorMap, ACreateAnswersOnlyWhatTheApiNames) {
+  const auto named = [](int status) {
+    return status == 400 || status == 403 || status == 409 || status == 429 || status == 500;
+  };
+  for (int code = 0; code <= static_cast<int>(Code::kInternal); ++code) {
+    for (const int number : {0, EMFILE, ENOSPC, ENOSYS}) {
+      for (int why = 0; why < 6; ++why) {
+        sandbox::CreateError error(Error(static_cast<Code>(code), "m", number));
+        if (why == 1) error.snapshot = true;
+        if (why == 2) error.image = true;
+        if (why == 3) error.pool = true;
+        if (why == 4) error.from_template = true;
+        if (why == 5) error.volume = wire::Volume::Kind::kObjects;
+        const ApiError mapped = MapError(error);
+        EXPECT_TRUE(named(mapped.status)) << mapped.status << " " << mapped.code;
+        EXPECT_FALSE(mapped.code.empty());
+      }
+    }
+  }
+  EXPECT_EQ(MapError(sandbox::CreateError(Error(Code::kNotFound, "m"))).status, 400);
+  EXPECT_EQ(MapError(sandbox::CreateError(Error(Code::kUnimplemented, "m"))).status, 400);
+  EXPECT_EQ(MapError(sandbox::CreateError(Error(Code::kResourceExhausted, "m", ENOSPC))).status,
+            500);
+  const ApiError again = MapError(sandbox::CreateError(Error(Code::kUnavailable, "m")));
+  EXPECT_EQ(again.status, 429);
+  EXPECT_GT(again.retry_after_seconds, 0);
+}
+
 TEST(ErrorMap, TheResponseSaysWhenToComeAgain) {
   const http::Response response =
       ErrorResponse(MapError(Error(Code::kResourceExhausted, "full"), Doing::kCreate));

@@ -234,7 +234,7 @@ TEST_F(ProxyTest, Refusals) {
   known = false;
   EXPECT_EQ(Forward("/proxy/80/").error().status, 404);
   gone = true;
-  EXPECT_EQ(Forward("/proxy/80/").error().status, 410);
+  EXPECT_EQ(Forward("/proxy/80/").error().status, 404);
   EXPECT_EQ(Forward("/proxy/0/").error().status, 400);
 }
 

@@ -144,10 +144,13 @@ TEST_F(ApiTest, ARouteIntoWhatIsGoneIs410) {
     return statuses;
   };
   // While it is being removed, and afterwards.
-  EXPECT_EQ(ways(id), (std::vector<int>{410, 410, 410}));
+  EXPECT_EQ(ways(id), (std::vector<int>{404, 404, 404}));
   loop.Run();
-  EXPECT_EQ(ways(id), (std::vector<int>{410, 410, 410}));
-  EXPECT_EQ(CodeOf(Send("GET", "/" + id + "/80/")), "SANDBOX::GONE");
+  EXPECT_EQ(ways(id), (std::vector<int>{404, 404, 404}));
+  const auto gone = Send("GET", "/" + id + "/80/");
+  EXPECT_EQ(CodeOf(gone), "DOCKER::SANDBOX_NOT_FOUND");
+  // Programs look for these words in upstream's message.
+  EXPECT_NE(gone->response->body.find("not found: it has been deleted"), std::string::npos);
   EXPECT_EQ(ways("3f2504e0-4f89-41d3-9a0c-0305e82c3301"), (std::vector<int>{404, 404, 404}));
   // The API's own routes do not tell the two apart.
   EXPECT_EQ(Status("GET", "/v1/sandboxes/" + id), 404);

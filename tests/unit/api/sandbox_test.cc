@@ -51,7 +51,7 @@ TEST_F(ApiTest, CreateRefusals) {
   json body = {
       {"image", {{"uri", "nope"}}}, {"entrypoint", {"sh"}}, {"resourceLimits", json::object()}};
   auto refused = Send("POST", "/v1/sandboxes", body.dump());
-  EXPECT_EQ(refused->response->status, 404);
+  EXPECT_EQ(refused->response->status, 400);
   EXPECT_EQ(CodeOf(refused), "DOCKER::SANDBOX_IMAGE_NOT_FOUND");
 
   body["image"]["uri"] = "busybox";
@@ -63,12 +63,14 @@ TEST_F(ApiTest, CreateRefusals) {
 
   for (const char* key : {"gpu", "disk"}) {
     body["resourceLimits"] = {{key, "1000000000"}};
-    EXPECT_EQ(Send("POST", "/v1/sandboxes", body.dump())->response->status, 501) << key;
+    refused = Send("POST", "/v1/sandboxes", body.dump());
+    EXPECT_EQ(refused->response->status, 400) << key;
+    EXPECT_EQ(CodeOf(refused), "SANDBOX::API_NOT_SUPPORTED") << key;
   }
   body["resourceLimits"] = {{"io", "rbps=1Mi"}};  // not among what this host can enforce
   EXPECT_EQ(Send("POST", "/v1/sandboxes", body.dump())->response->status, 400);
   EXPECT_EQ(Status("POST", "/v1/sandboxes", "{"), 422);
-  EXPECT_EQ(Status("POST", "/v1/sandboxes", std::string(5 << 20, ' ')), 413);
+  EXPECT_EQ(Status("POST", "/v1/sandboxes", std::string(5 << 20, ' ')), 400);
   EXPECT_EQ(sandboxes->registry.size(), 0U);
 }
 

@@ -97,7 +97,7 @@ TEST_F(SnapshotApiTest, Restores) {
   const auto body = [](const std::string& id) {
     return json{{"snapshotId", id}, {"resourceLimits", json::object()}}.dump();
   };
-  EXPECT_EQ(Refused(404, "POST", "/v1/sandboxes", body("none")), "SNAPSHOT::NOT_FOUND");
+  EXPECT_EQ(Refused(400, "POST", "/v1/sandboxes", body("none")), "SNAPSHOT::NOT_FOUND");
   const std::string box = Create();
   const std::string id = Take(box).at("id");
   EXPECT_EQ(Refused(409, "POST", "/v1/sandboxes", body(id)), "SNAPSHOT::NOT_READY");

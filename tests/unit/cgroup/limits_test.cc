@@ -15,14 +15,14 @@ const std::vector<std::string> kAll = [] {
 
 Result<Limits> Parse(const std::map<std::string, std::string>& requested,
                      const std::vector<std::string>& available = kAll) {
-  return ParseLimits(requested, DefaultLimits(), available);
+  return ParseLimits(requested, DefaultLimits(), {available});
 }
 
 TEST(Limits, NothingAskedGivesTheDefaults) {
   const auto limits = Parse({});
   ASSERT_TRUE(limits);
   EXPECT_EQ(*limits, DefaultLimits());
-  EXPECT_EQ(*ParseLimits({}, DistinctLimits(7), kAll), DistinctLimits(7));
+  EXPECT_EQ(*ParseLimits({}, DistinctLimits(7), {kAll}), DistinctLimits(7));
   EXPECT_EQ(limits->cpu_millis, 1000U);
   EXPECT_EQ(limits->memory_bytes, 512ULL << 20);
   EXPECT_EQ(limits->pids, 512U);
@@ -153,6 +153,29 @@ TEST(Limits, ADiskLimitThatCannotBeKeptIsRefused) {
   const auto silent = Parse({}, without);
   ASSERT_TRUE(silent);
   EXPECT_EQ(silent->disk_bytes, 0U);
+}
+
+TEST(Limits, ADiskLimitThatCannotBeKeptPassesIfTheOperatorSaysSo) {
+  const Enforceable host{{"memory", "pids", "cpu"}, true};
+  for (const char* key : {"disk", "ephemeral-storage"}) {
+    const auto asked = ParseLimits({{key, "10Gi"}, {"memory", "1Gi"}}, DefaultLimits(), host);
+    ASSERT_TRUE(asked) << key;
+    EXPECT_EQ(asked->disk_bytes, 0U);
+    EXPECT_EQ(asked->memory_bytes, 1ULL << 30);
+    // Words that are no limit stay refused.
+    EXPECT_FALSE(ParseLimits({{key, "lots"}}, DefaultLimits(), host));
+  }
+  EXPECT_FALSE(ParseLimits({{"io", "rbps=1Mi"}}, DefaultLimits(), host));
+}
+
+TEST(Limits, EphemeralStorageIsDisk) {
+  const auto limits = Parse({{"ephemeral-storage", "20Gi"}});
+  ASSERT_TRUE(limits);
+  EXPECT_EQ(limits->disk_bytes, 20ULL << 30);
+  EXPECT_FALSE(Parse({{"ephemeral-storage", "20Gi"}, {"disk", "20Gi"}}));
+  // The error names the word of the request.
+  EXPECT_NE(Parse({{"ephemeral-storage", "lots"}}).error().message().find("ephemeral-storage"),
+            std::string::npos);
 }
 
 TEST(Limits, WhatIsNotOfferedIsRefused) {

@@ -485,7 +485,10 @@ TEST_F(Forwarded, AnEarlyAnswerEndsTheRequest) {
   Peer upstream = upstream_.Accept();
   upstream.ReadUntil("start");
   upstream.Send("HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno");
-  EXPECT_EQ(BodyOf(client.ReadResponse()), "no");
+  const std::string answer = client.ReadResponse();
+  EXPECT_EQ(BodyOf(answer), "no");
+  // A client that was not told would send its next request into the end.
+  EXPECT_EQ(FieldsOf(answer, "connection"), std::vector<std::string>{"close"});
   EXPECT_EQ(client.ReadToEnd(), "");
   EXPECT_EQ(upstream.ReadToEnd(), "");
 }

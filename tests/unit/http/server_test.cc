@@ -142,6 +142,22 @@ TEST(Server, RefusesATooLargeBodyWithoutAskingForIt) {
   EXPECT_EQ(FieldsOf(response, "connection"), std::vector<std::string>{"close"});
 }
 
+TEST(Server, AClientThatSendsAllOfATooLargeBodyReadsTheRefusal) {
+  // As most clients do: they look for an answer when they have sent everything.
+  RunningServer server(Echo);
+  const std::string mebibyte(1 << 20, 'x');
+  for (const char* framing :
+       {"Content-Length: 41943040\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n2800000\r\n"}) {
+    Peer peer = server.Connect();
+    peer.Send("PUT / HTTP/1.1\r\nHost: h\r\n" + std::string(framing));
+    for (int i = 0; i < 40; ++i) ASSERT_TRUE(peer.TrySend(mebibyte)) << framing << i;
+    peer.ShutdownWrite();
+    bool reset = true;
+    EXPECT_EQ(peer.ReadToEnd(&reset).substr(0, 12), "HTTP/1.1 413") << framing;
+    EXPECT_FALSE(reset) << framing;
+  }
+}
+
 TEST(Server, RefusesAChunkedBodyOnceItIsTooLarge) {
   RunningServer server(Echo);
   Peer peer = server.Connect();

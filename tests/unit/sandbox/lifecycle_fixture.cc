@@ -14,7 +14,7 @@ LifecycleTest::LifecycleTest() {
   EXPECT_NE(::mkdtemp(name), nullptr);
   directory = name;
   config.socket_directory = directory;
-  config.check.limits_available = {"memory", "swap", "pids", "cpu", "io"};
+  config.check.limits_available.keys = {"memory", "swap", "pids", "cpu", "io"};
   config.check.swap_bytes = 1 << 30;
   config.has_processes = [this](uint32_t slot) { return !gone_slots.contains(slot); };
   pool_config.ready = 2;
