@@ -13,6 +13,7 @@
 #include "execd/files/files.h"
 #include "execd/files/tar_format.h"
 #include "execd/files/tree_walk.h"
+#include "runtime/base/sparse_file.h"
 #include "runtime/base/sys.h"
 
 namespace atl::execd {
@@ -134,10 +135,11 @@ class TarInput : private TarReader::Sink {
     return Own(file_.get(), "", entry);
   }
   Status OnData(std::string_view bytes) override {
-    return file_ ? sys::WriteAll(file_.get(), bytes) : Status();
+    return file_ ? WriteWithHoles(file_.get(), bytes) : Status();
   }
   Status OnEntryEnd() override {
     if (!file_) return {};
+    ATOLL_TRY(EndWithHoles(file_.get()));
     // Set-id bits do not travel by archive, unless owners do.
     if (::fchmod(file_.get(), mode_ & (owners_ ? 07777 : 0777)) != 0) return FailSys("chmod");
     const timespec times[2] = {{0, UTIME_OMIT}, {static_cast<time_t>(mtime_), 0}};

@@ -82,7 +82,10 @@ TABLE = [
     ('run -e A="x y" -e FROM_US --env-file env busybox sh -c \'echo "$A" $FROM_US $IN_FILE\'', 0,
      '^x y ours filed\n$', ''),
     ('run -w /usr/bin busybox pwd', 0, '^/usr/bin\n$', ''),
-    ('run -u 7 {image} id -u', 0, '^7\n$', ''),
+    ('run -u 7 {image} sh -c "id -u; id -g"', 0, '^7\n0\n$', ''),
+    # The group is passwd's, as docker has it, and a group that is given is that one.
+    ('run -u 1000 grouped sh -c "id -u; id -g"', 0, '^1000\n4242\n$', ''),
+    ('run -u 1000:7 grouped sh -c "id -u; id -g"', 0, '^1000\n7\n$', ''),
     ('run --rm -u dev {image} whoami', 0, '^dev\n$', ''),
     ('echo piped | atoll run -i busybox cat', 0, '^piped\n$', ''),
     ('echo piped | atoll run -i -u dev {image} sh -c "cat; id -u"', 0, '^piped\n1000\n$', ''),
@@ -94,7 +97,9 @@ TABLE = [
     ('run -v kept:/srv busybox sh -c "echo stays >/srv/file"', 0, '', ''),
     ('run -v kept:/srv:ro busybox cat /srv/file', 0, '^stays\n$', ''),
     ('run -v kept busybox true', 125, '', 'VOLUME:PATH'),
-    ('run -p 8080:80 busybox true', 125, '', 'no port of the host is taken; type -p 80'),
+    ('run -p 0.0.0.0:8080:80 busybox true', 125, '', 'on 127.0.0.1 alone'),
+    ('run -p 8080-8090:80 busybox true', 125, '', 'HOST:PORT or 127.0.0.1:HOST:PORT is expected'),
+    ('run -p 53:53/udp busybox true', 125, '', 'is expected'),
     ('run -t busybox true', 125, '', '-t needs a terminal'),
     ('run -dit busybox sh', 125, '', 'atoll exec -it ID sh'),
     ('run --privileged busybox true', 2, '', 'no sandbox gets privileges'),
@@ -138,10 +143,13 @@ TABLE = [
     ('template ls --format json', 0, '', ''),
     ('exec wbe true', 125, '', "no sandbox 'wbe'; did you mean 'web'"),
     ('logs web', 0, '^/tmp\n$', ''),
+    ('logs --tail all web', 0, '^/tmp\n$', ''),
+    ('logs --tail few web', 2, '', "--tail: 'few': a whole number from 1 to 10000 is expected"),
     ('logs -t web', 0, r'^20\d\d-\S+Z /tmp\n$', ''),
     ('top web', 0, 'PID .*\n1 .*execd\n(.|\n)*sleep', ''),
     ('port web 80', 0, 'http://127.0.0.1:.*80\n', ''),
     ('inspect web', 0, '"A": "1"(.|\n)*"memory": "512Mi"', ''),
+    ('inspect busybox', 0, '"digest": "sha256:', ''),
     ('inspect --json nosuch', 2, r'^\[\]\n$', r'^\{"error":"there is no sandbox .nosuch.'),
     ('image rm busybox', 1, '', r'in use by sandbox \S+ \(web\)'),
     ('pause web', 0, '^[0-9a-f-]{36}\n$', ''),
@@ -167,10 +175,29 @@ TABLE = [
     ('ps -a --format "{{{{.Name}}}} {{{{.State}}}} {{{{.Exit}}}}"', 0,
      '^(?=(.|\n)*asked Terminated 5\n)(?=(.|\n)*deaf Terminated 137\n)(.|\n)*web Failed 138\n', ''),
     ('events deaf', 0, 'Terminated CONTAINER_STOPPED: exit code 137', ''),
+    # What has ended has given its name up, and the name means what took it.
+    ('run -d --name deaf busybox sleep 1000', 0, '.', ''),
+    ('exec deaf echo another', 0, '^another\n$', ''),
+    ('run -d --name deaf busybox true', 125, '', "the name 'deaf' is taken by sandbox"),
+    ('rm deaf', 0, '.', ''),
+    ('wait deaf', 0, '^137\n$', 'SIGKILL'),
+    ('run -d --rm --name short busybox sleep 1000', 0, '.', ''),
+    ('stop short', 0, '^[0-9a-f-]{36}\n$', ''),
+    ('ps -aq --filter name=short', 0, '', ''),
+    ('run -d --rm --name short busybox sh -c "exit 3"', 0, '.', ''),
+    ('wait short', 0, '^3\n$', ''),
+    ('ps -aq --filter name=short', 0, '', ''),
+    ('run -d --rm --name short busybox sleep 1000', 0, '.', ''),
+    ('kill short', 0, '.', ''),
+    ('ps -aq --filter name=short', 0, '', ''),
     ('prune -f', 0, '^([0-9a-f-]{36}\n){3}$', ''),
     ('ps -aq', 0, '', ''),
     # Images.
     ('images', 0, 'NAME .*\n(.|\n)*busybox:latest', ''),
+    ('images -q busybox', 0, '^busybox:latest\n$', ''),
+    ('images -q busybox:latest', 0, '^busybox:latest\n$', ''),
+    ('images -q busy', 0, '', ''),
+    ('images -q nosuch', 0, '', ''),
     ('image inspect busybox', 0, '"cmd": ', ''),
     ('run busyboy true', 125, '', "^atoll: image 'busyboy:latest' is not imported; did you mean 'busybox:latest'\\?.* image tag "),
     ('run nosuch', 125, '', '^atoll: image .nosuch:latest. is not imported; to fetch it .* image pull nosuch:latest, or images.pull'),
@@ -239,6 +266,12 @@ class Docker(unittest.TestCase):
         box.pack(root, 'started:latest', archive, '--entrypoint', json.dumps(['/bin/echo', 'one']),
                  '--cmd', json.dumps(['two']))
         cls.daemon.import_image(archive, 'started')
+        (root / 'etc').mkdir()
+        (root / 'etc/passwd').write_text('root:x:0:0::/:/bin/sh\nnotes:x:1000:4242::/:/bin/sh\n',
+                                         encoding='ascii')
+        (root / 'bin/id').symlink_to('busybox')
+        box.pack(root, 'grouped:latest', cls.work / 'grouped.tar')
+        cls.daemon.import_image(cls.work / 'grouped.tar', 'grouped')
 
     def shell(self, line, **options):
         return subprocess.run(['bash', '-c', line], env=self.environment, cwd=self.work,

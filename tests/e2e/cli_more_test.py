@@ -131,6 +131,49 @@ class More(unittest.TestCase):
                     self.assertEqual(self.cli('run', '-w', f'/new/{name}', self.image, '--', 'pwd').decode(),
                                      f'/new/{name}\n')
 
+    def test_holes_stay_holes(self):
+        size = 64 << 20
+        with tempfile.TemporaryDirectory(dir='/var/tmp') as folder:
+            top = pathlib.Path(folder)
+            (top / 'tree').mkdir()
+            sparse = top / 'tree/sparse'
+            with open(sparse, 'wb') as file:
+                file.truncate(size)
+                file.seek(20 << 20)
+                file.write(b'x' * 10000)
+            for to, back in (('box:/srv/holes', 'box:/srv/holes/sparse'), ('box:/srv/hole', 'box:/srv/hole')):
+                self.cli('cp', str(top / 'tree' if to.endswith('s') else sparse), to)
+                told = self.cli('exec', 'box', '--', 'stat', '-c', '%s %b', back.partition(':')[2]).split()
+                self.assertEqual(int(told[0]), size)
+                self.assertLess(int(told[1]) * 512, 1 << 20, back)
+                self.cli('cp', back, str(top / 'back'))
+                self.assertEqual((top / 'back').read_bytes(), sparse.read_bytes())
+                self.assertLess((top / 'back').stat().st_blocks * 512, 1 << 20, back)
+            self.cli('cp', 'box:/srv/holes', str(top / 'all'))
+            self.assertEqual((top / 'all/sparse').read_bytes(), sparse.read_bytes())
+            self.assertLess((top / 'all/sparse').stat().st_blocks * 512, 1 << 20)
+
+    def test_what_a_copy_leaves_out_is_told(self):
+        with tempfile.TemporaryDirectory() as folder:
+            top = pathlib.Path(folder)
+            (top / 'tree').mkdir()
+            (top / 'tree/file').write_text('here', encoding='ascii')
+            for number in range(7):
+                os.mkfifo(top / f'tree/fifo{number}')
+            self.cli('cp', str(top / 'tree'), 'box:/srv/partly')
+            self.assertRegex(self.stderr, r'not copied, because it is no file, directory or link: fifo\d')
+            self.assertIn('and 2 more', self.stderr)
+            self.assertEqual(self.cli('exec', 'box', '--', 'ls', '/srv/partly'), b'file\n')
+
+    def test_a_long_log_is_shown_whole(self):
+        self.cli('run', '-d', '--name', 'long', self.image, 'sh', '-c',
+                 'seq 30000; seq 1 20000 | sed s/$/-and-so-on-and-so-on-and-so-on-and-so-on/; echo end; exec sleep 1000')
+        atoll.until(lambda: self.cli('logs', '-n', '1', 'long') == b'end\n', 60 * SLOWNESS, 'all is printed')
+        lines = self.cli('logs', 'long').decode().splitlines()
+        self.assertEqual((lines[0], lines[29999], len(lines)), ('1', '30000', 50001))
+        self.assertEqual(self.cli('logs', '--tail', 'all', 'long').decode().splitlines(), lines)
+        self.cli('rm', 'long')
+
     def test_a_hostile_directory_stays_beneath_its_copy(self):
         """A link out of the copy, and a file through it."""
         with tempfile.TemporaryDirectory() as folder:

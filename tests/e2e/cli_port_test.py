@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import random
+import re
 import socket
 import subprocess
 import threading
@@ -87,6 +88,56 @@ class Ports(unittest.TestCase):
                 self.assertEqual(one.recv(100), b'%d\n' % number)
             # What a stuck one holds is bounded on the way: it did not take a GiB.
             self.assertLess(sent, 256 << 20)
+
+    def test_ports_of_this_host_are_the_sandboxs(self):
+        serve = ('sh', '-c', 'mkdir /www && echo published >/www/index.html && exec httpd -f -p 80 -h /www')
+        with socket.create_server(('127.0.0.1', 0)) as taken:
+            free = taken.getsockname()[1]
+            said = self.cli('run', '-d', '-p', f'{free}:80', self.image, *serve, expect=125).stderr
+            self.assertIn(f'-p {free}:80: listen on 127.0.0.1 port {free}: Address already in use', said)
+        # Refused before anything was made.
+        self.assertEqual(self.cli('ps', '-aq').stdout.split(), [self.sandbox])
+
+        def page(port):
+            with contextlib.closing(http.client.HTTPConnection('127.0.0.1', port, timeout=20 * SLOWNESS)) as one:
+                try:
+                    one.request('GET', '/')
+                    return one.getresponse().read()
+                except OSError:
+                    return None
+        for form, ended in ((f'{free}:80', 'stop'), (f'127.0.0.1:{free}:80/tcp', 'rm')):
+            said = self.cli('run', '-d', '--rm', '--name', 'published', '-p', form, self.image, *serve).stderr
+            self.assertIn(f'port 80 is reached at 127.0.0.1:{free}', said)
+            until(lambda: page(free) == b'published\n', 30 * SLOWNESS, 'the page is there')
+            self.assertEqual([page(free) for _ in range(3)], [b'published\n'] * 3)
+            self.cli(ended, 'published')
+            # Nothing listens any more, so the port can be used again.
+            until(lambda: self.is_free(free), 20 * SLOWNESS, 'the port is free')
+
+    def test_a_port_of_a_run_in_the_foreground(self):
+        with subprocess.Popen([BUILD / 'atoll', 'run', '-i', '-p', 'localhost::4000', self.image, 'nc', '-l', '-p', '4000'],
+                              env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True) as client:
+            port = int(re.search(r'127\.0\.0\.1:(\d+)', client.stderr.readline())[1])
+
+            def sent():
+                with contextlib.suppress(OSError), socket.create_connection(('127.0.0.1', port)) as one:
+                    one.sendall(b'through\n')
+                    one.shutdown(socket.SHUT_WR)
+                    while one.recv(100):
+                        pass
+                return client.poll() is not None
+            until(sent, 60 * SLOWNESS, 'the command has read it')
+            self.assertEqual((client.stdout.read(), client.returncode), ('through\n', 0))
+        until(lambda: self.is_free(port), 20 * SLOWNESS, 'the port is free')
+
+    @staticmethod
+    def is_free(port):
+        try:
+            socket.create_server(('127.0.0.1', port)).close()
+        except OSError:
+            return False
+        return True
 
     def test_nobody_listens(self):
         with self.forward(4001, '0') as (port, _):

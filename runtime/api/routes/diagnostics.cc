@@ -148,7 +148,9 @@ Parsed<DiagnosticsQuery> ParseDiagnosticsQuery(std::string_view query, int64_t l
       asked.scope = value;
       for (char& c : *asked.scope) c = http::ToLower(c);
     }
-    if (name == "tail") {
+    if (name == "tail" && value == "all") {
+      asked.whole = true;
+    } else if (name == "tail") {
       ParseInteger(value, {"query", "tail"}, 1, kMaxTail, &problems, &asked.tail.emplace());
     } else if (name == "limit" || name == "event_limit") {
       ParseInteger(value, {"query", name}, 1, kMaxEvents, &problems, &asked.limit);

@@ -19,6 +19,7 @@ namespace atl::api {
 struct DiagnosticsQuery {
   std::optional<std::string> scope;  // in lower case; present: the stable API
   std::optional<int64_t> tail;       // lines of the log
+  bool whole = false;                // tail=all: the log as far as it is kept, of any length
   int64_t since_ms = 0;              // length of time before now; 0: all
   int64_t limit = 0;                 // events
   bool follow = false;

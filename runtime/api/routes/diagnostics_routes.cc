@@ -95,12 +95,14 @@ void Api::GetLogs(const Call& call) {
   if (asked->scope && *asked->scope != "container" && *asked->scope != "all") {
     return call.Respond(NoSuchScope(*asked->scope, "container or all"));
   }
-  if (asked->follow && !asked->scope) {
+  if ((asked->follow || asked->whole) && !asked->scope) {
     sandbox::LogQuery query = AsLogQuery(*asked, 0);
     query.follow = true;
+    const auto reader = std::make_shared<sandbox::LogReader>(query);
+    const std::string host_id = parts_.sandboxes.registry.HostIdOf(id);
     auto stream = call.Stream(Text({}, true));
-    return FollowLog(parts_.logs, parts_.sandboxes.registry.HostIdOf(id), IsAlive(found),
-                     std::make_shared<sandbox::LogReader>(query), std::move(stream));
+    if (!asked->follow) return SendLog(parts_.logs, host_id, reader, std::move(stream));
+    return FollowLog(parts_.logs, host_id, IsAlive(found), reader, std::move(stream));
   }
   const auto reader = std::make_shared<sandbox::LogReader>(
       asked->scope ? sandbox::LogQuery() : AsLogQuery(*asked, kTail));

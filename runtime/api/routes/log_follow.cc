@@ -12,13 +12,16 @@ class Following : public std::enable_shared_from_this<Following> {
             std::shared_ptr<http::ResponseStream> stream)
       : logs_(logs), id_(std::move(id)), reader_(std::move(reader)), stream_(std::move(stream)) {}
 
-  void Start(bool coming) {
-    // The stream holds us until it ends; the log does not.
-    stream_->OnEvents([self = shared_from_this()] { self->Step(); },
-                      [self = shared_from_this()] { self->End(); });
+  void Follow(bool coming) {
     watch_ = logs_.Watch(id_, coming, [weak = weak_from_this()](bool ended) {
       if (const auto self = weak.lock()) self->OnGrown(ended);
     });
+    Start();
+  }
+  void Start() {
+    // The stream holds us until it ends; the log does not.
+    stream_->OnEvents([self = shared_from_this()] { self->Step(); },
+                      [self = shared_from_this()] { self->End(); });
     ended_ = watch_ == 0;
     Step();
   }
@@ -78,7 +81,13 @@ class Following : public std::enable_shared_from_this<Following> {
 void FollowLog(sandbox::EntrypointLogs& logs, const std::string& id, bool coming,
                std::shared_ptr<sandbox::LogReader> reader,
                std::shared_ptr<http::ResponseStream> stream) {
-  std::make_shared<Following>(logs, id, std::move(reader), std::move(stream))->Start(coming);
+  std::make_shared<Following>(logs, id, std::move(reader), std::move(stream))->Follow(coming);
+}
+
+void SendLog(sandbox::EntrypointLogs& logs, const std::string& id,
+             std::shared_ptr<sandbox::LogReader> reader,
+             std::shared_ptr<http::ResponseStream> stream) {
+  std::make_shared<Following>(logs, id, std::move(reader), std::move(stream))->Start();
 }
 
 }  // namespace atl::api

@@ -15,4 +15,9 @@ void FollowLog(sandbox::EntrypointLogs& logs, const std::string& id, bool coming
                std::shared_ptr<sandbox::LogReader> reader,
                std::shared_ptr<http::ResponseStream> stream);
 
+// Sends what the log holds now, a part at a time, and ends the stream. `reader` as above.
+void SendLog(sandbox::EntrypointLogs& logs, const std::string& id,
+             std::shared_ptr<sandbox::LogReader> reader,
+             std::shared_ptr<http::ResponseStream> stream);
+
 }  // namespace atl::api

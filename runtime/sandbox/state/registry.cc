@@ -119,7 +119,8 @@ Status Registry::CheckName(const Sandbox& sandbox) const {
   const auto name = sandbox.metadata.find(kName);
   if (name == sandbox.metadata.end()) return {};
   for (const std::string& id : names_.Find(name->second)) {
-    if (id == sandbox.id || IsLeaving(Look(id)->state)) continue;
+    const State state = Look(id)->state;
+    if (id == sandbox.id || IsLeaving(state) || IsOver(state)) continue;
     return Fail(Code::kAlreadyExists, "the name '" + name->second + "' is taken by sandbox " + id +
                                           "; delete that one or choose another name");
   }

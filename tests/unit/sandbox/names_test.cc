@@ -48,12 +48,14 @@ TEST_F(NamesTest, WhoDoesNotAskIsNotRefused) {
   EXPECT_EQ(Refused(Called("db")), Code::kAlreadyExists);
 }
 
-TEST_F(NamesTest, ItIsFreeWhenTheSandboxIsGone) {
+TEST_F(NamesTest, ItIsFreeWhenTheSandboxHasEnded) {
   const std::string id = CreateRunning(Called("web"));
-  // One that has ended can still be looked at by its name.
-  Ended(id, Exit(0));
   EXPECT_EQ(Refused(Called("web")), Code::kAlreadyExists);
-  EXPECT_TRUE(sandboxes->endings.Delete(kCaller, id));
+  // It can still be looked at, and no longer holds the name.
+  Ended(id, Exit(0));
+  const std::string next = CreateRunning(Called("web"));
+  EXPECT_EQ(Refused(Called("web")), Code::kAlreadyExists);
+  EXPECT_TRUE(sandboxes->endings.Delete(kCaller, next));
   CreateRunning(Called("web"));
 }
 

@@ -9,11 +9,14 @@
 #include <memory>
 #include <utility>
 
+#include "runtime/base/sparse_file.h"
 #include "runtime/base/sys.h"
 #include "tools/atoll/archives/archive.h"
 
 namespace atl::cli {
 namespace {
+
+constexpr int kSpoolBlock = 64 << 10;
 
 struct FreeEntry {
   void operator()(archive_entry* e) const { archive_entry_free(e); }
@@ -31,8 +34,12 @@ class Packer {
     ATOLL_ASSIGN(UniqueFd file, TemporaryFile());
     Packer packer(std::move(file), Archive(archive_write_new()));
     archive* out = packer.out_.get();
+    packer.to_ = std::make_unique<int>(packer.file_.get());
     if (archive_write_set_format_pax_restricted(out) != ARCHIVE_OK ||
-        archive_write_open_fd(out, packer.file_.get()) != ARCHIVE_OK) {
+        archive_write_set_bytes_per_block(out, kSpoolBlock) != ARCHIVE_OK ||
+        archive_write_set_bytes_in_last_block(out, 1) != ARCHIVE_OK ||
+        archive_write_open2(out, packer.to_.get(), nullptr, &Packer::Write, nullptr, nullptr) !=
+            ARCHIVE_OK) {
       return FailArchive("begin an archive", out);
     }
     return packer;
@@ -64,6 +71,9 @@ class Packer {
     return {};
   }
 
+  // Neither files, directories nor links: these are left out.
+  const Words& skipped() const { return skipped_; }
+
   // What is beneath the directory; `prefix` is "" or ends with a slash.
   Status AddTree(int directory, const std::string& prefix) {
     ATOLL_ASSIGN(const auto names, sys::ListDir(directory));
@@ -85,6 +95,8 @@ class Packer {
       } else if (S_ISREG(info.st_mode)) {
         ATOLL_ASSIGN(const UniqueFd file, sys::OpenAt(directory, name, O_RDONLY | O_NOFOLLOW));
         ATOLL_TRY(Add(file.get(), prefix + name, info, ""));
+      } else {
+        skipped_.push_back(prefix + name);
       }
     }
     return {};
@@ -94,14 +106,26 @@ class Packer {
     if (archive_write_close(out_.get()) != ARCHIVE_OK) {
       return FailArchive("end an archive", out_.get());
     }
+    ATOLL_TRY(EndWithHoles(file_.get()));
     if (lseek(file_.get(), 0, SEEK_SET) != 0) return FailSys("lseek");
     return std::move(file_);
   }
 
  private:
+  // Files with holes must not fill the host's disk with zeros.
+  static la_ssize_t Write(archive* out, void* to, const void* bytes, size_t size) {
+    const Status written =
+        WriteWithHoles(*static_cast<int*>(to), {static_cast<const char*>(bytes), size});
+    if (written) return static_cast<la_ssize_t>(size);
+    archive_set_error(out, written.error().error_number(), "%s", written.error().message().c_str());
+    return -1;
+  }
+
   Packer(UniqueFd file, Archive out) : file_(std::move(file)), out_(std::move(out)) {}
   UniqueFd file_;
+  std::unique_ptr<int> to_;  // the file, as Write is told; outlives out_
   Archive out_;
+  Words skipped_;
 };
 
 }  // namespace
@@ -112,10 +136,11 @@ Result<UniqueFd> TemporaryFile() {
                    0600);
 }
 
-Result<UniqueFd> PackDirectory(const std::string& path) {
+Result<UniqueFd> PackDirectory(const std::string& path, Words* skipped) {
   ATOLL_ASSIGN(const UniqueFd directory, sys::Open(path, O_RDONLY | O_DIRECTORY));
   ATOLL_ASSIGN(Packer packer, Packer::Start());
   ATOLL_TRY(packer.AddTree(directory.get(), ""));
+  if (skipped != nullptr) *skipped = packer.skipped();
   return std::move(packer).Finish();
 }
 

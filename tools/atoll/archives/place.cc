@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/base/sparse_file.h"
 #include "runtime/base/sys.h"
 #include "tools/atoll/archives/archive.h"
 
@@ -151,11 +152,13 @@ class Unpacker {
     int got = ARCHIVE_OK;
     while ((got = archive_read_data_block(in_, &data, &size, &offset)) == ARCHIVE_OK) {
       if (::lseek(file.fd(), offset, SEEK_SET) < 0) return FailSys("lseek " + name);
-      ATOLL_TRY(sys::WriteAll(file.fd(), {static_cast<const char*>(data), size}));
+      const std::string_view bytes(static_cast<const char*>(data), size);
+      ATOLL_TRY(file.fresh() ? WriteWithHoles(file.fd(), bytes) : sys::WriteAll(file.fd(), bytes));
     }
     if (got != ARCHIVE_EOF) return Failed("read the archive");
-    // A hole at the end.
-    if (size == 0 && ::ftruncate(file.fd(), offset) != 0) return FailSys("ftruncate " + name);
+    // What the archive tells of its end may be behind the last data.
+    if (size == 0 && ::lseek(file.fd(), offset, SEEK_SET) < 0) return FailSys("lseek " + name);
+    if (file.fresh()) ATOLL_TRY(EndWithHoles(file.fd()));
     if (::fchmod(file.fd(), mode) != 0) return FailSys("chmod " + name);
     const timespec times[2] = {modified, modified};
     if (::futimens(file.fd(), times) != 0) return FailSys("utimens " + name);

@@ -24,6 +24,8 @@ class PlacedFile {
   ~PlacedFile();
 
   int fd() const { return fd_.get(); }
+  // Empty, and nobody's yet: holes can be left in it.
+  bool fresh() const { return !temporary_.empty(); }
   Status Finish();
 
  private:

@@ -15,9 +15,12 @@ std::optional<uint32_t> ParseId(std::string_view text) {
   return id;
 }
 
-// The fields of NAME's line in a file such as /etc/passwd of the sandbox.
-Result<std::vector<std::string>> FindAccount(Api& api, const ExecdWay& way, const std::string& file,
-                                             const std::string& name) {
+using Fields = std::vector<std::string>;
+
+// Finds the line of a file such as /etc/passwd of the sandbox whose field number `field` is
+// `value`, and returns its fields.
+Result<Fields> FindAccount(Api& api, const ExecdWay& way, const std::string& file, size_t field,
+                           const std::string& value) {
   http::Client::Call call;
   call.target = way.base + "/files/download?path=" + PercentEncode(file);
   call.headers = way.headers;
@@ -27,8 +30,7 @@ Result<std::vector<std::string>> FindAccount(Api& api, const ExecdWay& way, cons
   while (!rest.empty()) {
     const std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(rest.size(), line.size() + 1));
-    if (!line.starts_with(name + ":")) continue;
-    std::vector<std::string> fields(1);
+    Fields fields(1);
     for (const char c : line) {
       if (c == ':') {
         fields.emplace_back();
@@ -36,9 +38,17 @@ Result<std::vector<std::string>> FindAccount(Api& api, const ExecdWay& way, cons
         fields.back().push_back(c);
       }
     }
-    return fields;
+    if (field < fields.size() && fields[field] == value) return fields;
   }
-  return Fail(Code::kNotFound, "the sandbox's " + file + " has no '" + name + "'");
+  return Fail(Code::kNotFound, "the sandbox's " + file + " has no '" + value + "'");
+}
+
+// Returns the group of `uid` in passwd. A user that has none is of root's group, as docker has it.
+Result<uint32_t> GroupOf(Api& api, const ExecdWay& way, const std::string& uid) {
+  const auto fields = FindAccount(api, way, "/etc/passwd", 2, uid);
+  if (!fields && fields.error().code() == Code::kNotFound) return 0;
+  if (!fields) return Fail(fields.error());
+  return fields->size() < 4 ? 0 : ParseId((*fields)[3]).value_or(0);
 }
 
 }  // namespace
@@ -50,20 +60,22 @@ Result<UserIds> FindUser(Api& api, const std::string& sandbox_id, const std::str
   ATOLL_ASSIGN(const ExecdWay way, FindExecd(api, sandbox_id));
   auto uid = ParseId(user), gid = ParseId(group);
   if (!uid) {
-    ATOLL_ASSIGN(const auto fields, FindAccount(api, way, "/etc/passwd", user));
+    ATOLL_ASSIGN(const auto fields, FindAccount(api, way, "/etc/passwd", 0, user));
     if (fields.size() < 4) return Fail(Code::kInternal, "/etc/passwd of the sandbox is malformed");
     uid = ParseId(fields[2]);
     if (group.empty()) gid = ParseId(fields[3]);
+  } else if (group.empty()) {
+    ATOLL_ASSIGN(gid, GroupOf(api, way, std::to_string(*uid)));
   }
   if (!group.empty() && !gid) {
-    ATOLL_ASSIGN(const auto fields, FindAccount(api, way, "/etc/group", group));
+    ATOLL_ASSIGN(const auto fields, FindAccount(api, way, "/etc/group", 0, group));
     if (fields.size() < 3) return Fail(Code::kInternal, "/etc/group of the sandbox is malformed");
     gid = ParseId(fields[2]);
   }
-  if (!uid || (!gid && !group.empty())) {
+  if (!uid || !gid) {
     return Fail(Code::kInternal, "the sandbox's accounts have ids that are no numbers");
   }
-  return UserIds{*uid, gid.value_or(*uid)};
+  return UserIds{*uid, *gid};
 }
 
 }  // namespace atl::cli

@@ -9,7 +9,8 @@
 
 namespace atl::cli {
 
-// USER[:GROUP], each a number or a name that the sandbox knows.
+// USER[:GROUP], each a number or a name that the sandbox knows. Without GROUP the sandbox's passwd
+// says it.
 Result<UserIds> FindUser(Api& api, const std::string& sandbox_id, const std::string& given);
 
 }  // namespace atl::cli

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -11,6 +10,7 @@
 #include "runtime/base/json_text.h"
 #include "runtime/base/sys.h"
 #include "tools/atoll/client/command.h"
+#include "tools/atoll/client/ending.h"
 #include "tools/atoll/words/duration.h"
 #include "tools/atoll/words/grammar.h"
 
@@ -156,6 +156,7 @@ Result<json> CreateBody(const RunOptions& options, const Words& entrypoint, int 
   }
   if (options.readonly) body["extensions"]["readOnlyRootFilesystem"] = "true";
   if (options.secure) body["secureAccess"] = true;
+  if (options.remove) body["extensions"][kRemoveAtEnd] = "true";
   if (!options.pool.empty()) body["extensions"]["poolRef"] = options.pool;
   ATOLL_TRY(AddIdle(options.idle, &body));
   if (!options.pause_memory.empty()) body["extensions"]["pause.memory"] = options.pause_memory;
@@ -187,19 +188,6 @@ Result<Words> CommandOf(const RunOptions& options, const json& image) {
                  (kind == "image " ? "" : "--" + kind) + options.image + " COMMAND");
   }
   return command;
-}
-
-Result<int> PortOf(const std::string& given) {
-  int port = 0;
-  const std::string text = given.substr(0, given.find("/tcp"));
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
-  if (error == std::errc() && end == text.data() + text.size() && port > 0 && port < 65536) {
-    return port;
-  }
-  const size_t colon = given.rfind(':');
-  if (colon == std::string::npos) return Wrong("-p " + given + ": a port is from 1 to 65535");
-  return Wrong("-p " + given + ": no port of the host is taken; type -p " +
-               given.substr(colon + 1) + ", and it is told where that port is reached");
 }
 
 }  // namespace atl::cli

@@ -39,7 +39,4 @@ Result<nlohmann::json> TemplateBody(const RunOptions& options, const Words& entr
 // kInvalidArgument: there is nothing.
 Result<Words> CommandOf(const RunOptions& options, const nlohmann::json& image);
 
-// Of -p: a port inside. kInvalidArgument says what there is in place of ports of the host.
-Result<int> PortOf(const std::string& given);
-
 }  // namespace atl::cli

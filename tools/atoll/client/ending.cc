@@ -10,6 +10,18 @@
 
 namespace atl::cli {
 
+Status RemoveIfAsked(Api& api, const std::string& sandbox_id) {
+  const std::string path = "/sandboxes/" + PercentEncode(sandbox_id);
+  const auto sandbox = Fetch(api, path);
+  if (!sandbox && sandbox.error().code() == Code::kNotFound) return {};
+  if (!sandbox) return Fail(sandbox.error());
+  const auto extensions = sandbox->value("extensions", nlohmann::json::object());
+  if (TextOf(extensions, kRemoveAtEnd) != "true") return {};
+  const auto deleted = api.Send("DELETE", path);
+  if (deleted || deleted.error().code() == Code::kNotFound) return {};
+  return Fail(deleted.error());
+}
+
 std::optional<Exit> EndIn(const nlohmann::json& sandbox) {
   const auto status = sandbox.value("status", nlohmann::json::object());
   const std::string state = TextOf(status, "state");

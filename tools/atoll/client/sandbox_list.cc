@@ -74,17 +74,19 @@ Result<std::vector<SandboxEntry>> FetchSandboxes(Api& api, const std::string& qu
 Result<std::string> ResolveId(Api& api, const std::string& given) {
   if (ValidSandboxId(given)) return given;
   ATOLL_ASSIGN(const auto all, FetchSandboxes(api, ""));
-  std::string found;
+  const SandboxEntry* found = nullptr;
   for (const SandboxEntry& sandbox : all) {
     const bool named = sandbox.name == given;
     if (given.empty() || (!named && !sandbox.id.starts_with(given))) continue;
-    if (!found.empty()) {
-      return Fail(Code::kInvalidArgument, "'" + given + "' could be " + found + " or " +
+    // One that has ended has given its name up. They come newest first.
+    if (found != nullptr && named && sandbox.HasEnded()) continue;
+    if (found != nullptr && !(found->name == given && found->HasEnded())) {
+      return Fail(Code::kInvalidArgument, "'" + given + "' could be " + found->id + " or " +
                                               sandbox.id + "; give more of the id");
     }
-    found = sandbox.id;
+    found = &sandbox;
   }
-  if (!found.empty()) return found;
+  if (found != nullptr) return found->id;
   Words known;
   for (const SandboxEntry& sandbox : all) known.push_back(sandbox.name);
   const std::string nearest = OfferNearest(given, known);

@@ -35,7 +35,8 @@ bool StatusMatches(const std::string& state, const std::string& asked);
 // All pages. `query` is "" or begins with "&".
 Result<std::vector<SandboxEntry>> FetchSandboxes(Api& api, const std::string& query);
 
-// An id, the start of exactly one, or the name of exactly one.
+// An id, the start of exactly one, or the name of exactly one that has not ended; of those that
+// have ended, the newest of that name.
 Result<std::string> ResolveId(Api& api, const std::string& given);
 
 // Does it for each; one that fails is reported and does not keep the others. The last error.

@@ -3,10 +3,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/json_text.h"
+#include "runtime/base/sparse_file.h"
 #include "runtime/base/sys.h"
 #include "tools/atoll/archives/copy_tar.h"
 #include "tools/atoll/archives/place.h"
@@ -15,6 +18,7 @@
 #include "tools/atoll/client/interrupt.h"
 #include "tools/atoll/client/sandbox_list.h"
 #include "tools/atoll/verbs/verbs.h"
+#include "tools/atoll/words/text.h"
 
 namespace atl::cli {
 namespace {
@@ -48,6 +52,18 @@ std::string Join(const std::string& directory, const std::string& name) {
   return directory.ends_with('/') ? directory + name : directory + "/" + name;
 }
 
+// What takes part in no copy: sockets, FIFOs, devices.
+void TellSkipped(const Words& names) {
+  constexpr size_t kShown = 5;
+  for (size_t i = 0; i < std::min(names.size(), kShown); ++i) {
+    std::fprintf(stderr, "atoll: not copied, because it is no file, directory or link: %s\n",
+                 Printable(names[i]).c_str());
+  }
+  if (names.size() > kShown) {
+    std::fprintf(stderr, "atoll: and %zu more\n", names.size() - kShown);
+  }
+}
+
 class Copy {
  public:
   Copy(Api api, ExecdWay way, int cancel_fd)
@@ -69,7 +85,9 @@ class Copy {
     ATOLL_ASSIGN(const std::string there, TypeOf(to));
     if (S_ISDIR(info.st_mode)) {
       if (there == "file") return Fail(Code::kInvalidArgument, to + " is a file in the sandbox");
-      ATOLL_ASSIGN(const UniqueFd tar, PackDirectory(from));
+      Words skipped;
+      ATOLL_ASSIGN(const UniqueFd tar, PackDirectory(from, &skipped));
+      TellSkipped(skipped);
       return Send(tar.get(), there.empty() ? to : Join(to, BaseNameOf(from)), from);
     }
     if (!S_ISREG(info.st_mode)) {
@@ -91,7 +109,7 @@ class Copy {
     const std::string route = directory
                                   ? "/directories/tar?path=" + PercentEncode(from)
                                   : "/files/download?path=" + PercentEncode(LiteralPath(from));
-    if (to == "-") return Receive(route, from, STDOUT_FILENO);
+    if (to == "-") return Receive(route, from, STDOUT_FILENO, false);
     struct stat info {};
     const bool into = stat(to.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
     // What the user has named is opened as it is; from there on nothing is followed.
@@ -103,11 +121,11 @@ class Copy {
     }
     if (!directory) {
       ATOLL_ASSIGN(PlacedFile file, PlacedFile::Begin(place.get(), name));
-      ATOLL_TRY(Receive(route, from, file.fd()));
+      ATOLL_TRY(Receive(route, from, file.fd(), file.fresh()));
       return file.Finish();
     }
     ATOLL_ASSIGN(const UniqueFd tar, TemporaryFile());
-    ATOLL_TRY(Receive(route, from, tar.get()));
+    ATOLL_TRY(Receive(route, from, tar.get(), true));
     if (lseek(tar.get(), 0, SEEK_SET) != 0) return FailSys("lseek");
     return UnpackInto(tar.get(), place.get(), name);
   }
@@ -136,8 +154,9 @@ class Copy {
       if (n < 0) return FailSys("read standard input");
       if (n == 0) break;
       ATOLL_TRY(
-          sys::WriteAll(file.get(), std::string_view(part).substr(0, static_cast<size_t>(n))));
+          WriteWithHoles(file.get(), std::string_view(part).substr(0, static_cast<size_t>(n))));
     }
+    ATOLL_TRY(EndWithHoles(file.get()));
     if (lseek(file.get(), 0, SEEK_SET) != 0) return FailSys("lseek");
     return file;
   }
@@ -159,7 +178,8 @@ class Copy {
     return {};
   }
 
-  Status Receive(const std::string& route, const std::string& path, int to) {
+  // `fresh`: `to` is an empty regular file, which gets holes in place of zeros.
+  Status Receive(const std::string& route, const std::string& path, int to, bool fresh) {
     http::Client::Call call;
     call.target = way_.base + route;
     call.headers = way_.headers;
@@ -168,12 +188,12 @@ class Copy {
     uint64_t received = 0;
     Status wrote;
     ATOLL_TRY(api_.Stream(std::move(call), [&](std::string_view bytes) {
-      wrote = sys::WriteAll(to, bytes);
+      wrote = fresh ? WriteWithHoles(to, bytes) : sys::WriteAll(to, bytes);
       received += bytes.size();
       progress.Received(received);
       return wrote.has_value();
     }));
-    return wrote;
+    return fresh && wrote ? EndWithHoles(to) : wrote;
   }
 
   Api api_;

@@ -63,6 +63,7 @@ Status Stop(const Settings& settings, const Words& ids, int seconds) {
     if (!ended) {
       return Fail(Code::kDeadlineExceeded, "sandbox " + id + " does not end; type: atoll rm " + id);
     }
+    ATOLL_TRY(RemoveIfAsked(api, id));
     if (!settings.json) std::puts(id.c_str());
     return {};
   });
@@ -77,7 +78,10 @@ Status Kill(const Settings& settings, const Words& ids, const std::string& signa
     ATOLL_ASSIGN(const auto before, EndOf(api, id));
     if (before) return Fail(Code::kFailedPrecondition, "sandbox " + id + " has ended already");
     ATOLL_TRY(SendSignal(api, id, number, number == SIGKILL, cancel_fd));
-    if (number == SIGKILL) ATOLL_TRY(AwaitEnd(api, id, kKilled, cancel_fd));
+    if (number == SIGKILL) {
+      ATOLL_ASSIGN(const auto ended, AwaitEnd(api, id, kKilled, cancel_fd));
+      if (ended) ATOLL_TRY(RemoveIfAsked(api, id));
+    }
     if (!settings.json) std::puts(id.c_str());
     return {};
   });
@@ -96,7 +100,7 @@ Status Wait(const Settings& settings, const Words& ids) {
       if (!exit->reason.empty())
         std::fprintf(stderr, "atoll: %s\n", Printable(exit->reason).c_str());
     }
-    return {};
+    return RemoveIfAsked(api, id);
   });
 }
 
@@ -114,7 +118,8 @@ void AddEndingVerbs(Verb& root, const Settings& settings) {
       .Takes(ids)
       .Says("Examples:\n  code=$(atoll wait $(atoll run -d alpine false))")
       .Does([options, &settings] { return Wait(settings, options->ids); });
-  root.Add("stop", "End what sandboxes were started with; their logs and exit codes stay")
+  root.Add("stop",
+           "End what sandboxes were started with; logs and exit codes stay, names become free")
       .Takes(ids)
       .Takes(Option{"-t,--timeout,--time", "DURATION",
                     "Until SIGKILL follows SIGTERM, or the image's STOPSIGNAL", &options->seconds,

@@ -25,12 +25,25 @@ constexpr char kArchive[] =
 
 struct ListOptions {
   ListStyle style;
+  std::string name;
   bool all = false;
 };
 
+// REPOSITORY, or REPOSITORY:TAG.
+bool IsCalled(const std::string& image, const std::string& name) {
+  return image == name || (image.starts_with(name) && image.rfind(':') == name.size());
+}
+
 Status ListImages(const Settings& settings, const ListOptions& options) {
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
-  ATOLL_ASSIGN(const auto list, Fetch(api, "/images"));
+  ATOLL_ASSIGN(auto list, Fetch(api, "/images"));
+  if (!options.name.empty()) {
+    nlohmann::json named = nlohmann::json::array();
+    for (const auto& image : list.value("items", nlohmann::json::array())) {
+      if (IsCalled(TextOf(image, "name"), options.name)) named.push_back(image);
+    }
+    list["items"] = std::move(named);
+  }
   if (settings.json && options.style.format.empty()) {
     std::puts(JsonText(list).c_str());
     return {};
@@ -158,6 +171,8 @@ void AddList(Verb& parent, const char* name, const Settings& settings, bool hidd
   const auto list = std::make_shared<ListOptions>();
   Verb& ls = parent.Add(name, "List images");
   if (hidden) ls.Hidden();
+  ls.Takes(
+      Argument{"NAME", "Only this image, or those of this name with any tag", &list->name, false});
   TakesListStyle(ls, &list->style, "Only names", "{{.Name}} {{.Size}}");
   ls.Takes(Option{"-a,--all", "", "As always", &list->all});
   ls.Does([list, &settings] { return ListImages(settings, *list); });

@@ -6,7 +6,9 @@
 #include "runtime/base/json_text.h"
 #include "tools/atoll/client/guard.h"
 #include "tools/atoll/client/json_text.h"
+#include "tools/atoll/client/report.h"
 #include "tools/atoll/client/sandbox_list.h"
+#include "tools/atoll/verbs/image_list.h"
 #include "tools/atoll/verbs/verbs.h"
 #include "tools/atoll/words/text.h"
 
@@ -35,11 +37,21 @@ Result<json> Everything(Api& api, const std::string& id) {
 Status Inspect(const Settings& settings, const Words& ids) {
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
   json all = json::array();
-  const Status done = ForEachSandbox(settings, api, ids, [&](const std::string& id) -> Status {
-    ATOLL_ASSIGN(json one, Everything(api, id));
-    all.push_back(std::move(one));
-    return {};
-  });
+  Status done;
+  for (const std::string& given : ids) {
+    const auto id = ResolveId(api, given);
+    auto one = id ? Everything(api, *id) : Result<json>(Fail(id.error()));
+    // As docker's: it may be an image as well.
+    if (!id && id.error().code() == Code::kNotFound) {
+      if (auto image = FindImage(api, given)) one = *std::move(image);
+    }
+    if (one) {
+      all.push_back(*std::move(one));
+      continue;
+    }
+    if (!done) Report(settings, done.error());
+    done = Fail(std::move(one).error());
+  }
   std::puts((settings.json ? JsonText(all) : PrettyJson(all)).c_str());
   return done;
 }
@@ -74,11 +86,13 @@ void AddLifecycleVerbs(Verb& root, const Settings& settings) {
       return act(*ids);
     });
   };
-  add_many("inspect", "All there is to know of sandboxes, as JSON: limits, env, volumes, network",
+  add_many("inspect",
+           "All there is to know of sandboxes or images, as JSON: limits, env, volumes, network",
            [&settings](const Words& ids) { return Inspect(settings, ids); })
       .Says(
           "Examples:\n"
           "  atoll inspect web\n"
+          "  atoll inspect python:3.11\n"
           "  atoll inspect --json web | jq -r '.[0].resourceLimits.memory'");
   add_many("pause", "Stop all processes of sandboxes where they are",
            [&settings](const Words& ids) { return Post(settings, ids, "/pause"); });

@@ -16,10 +16,12 @@
 namespace atl::cli {
 namespace {
 
+constexpr Range kTail{1, 10000};
+
 struct LogOptions {
   std::string id;
   std::string since;
-  int tail = 0;
+  std::string tail = "all";
   bool follow = false;
   bool timestamps = false;
 };
@@ -73,7 +75,11 @@ Result<int> Logs(const Settings& settings, const LogOptions& options) {
   ATOLL_ASSIGN(const int cancel_fd, CatchInterrupts());
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
   ATOLL_ASSIGN(const std::string id, ResolveId(api, options.id));
-  std::string query = "tail=" + std::to_string(options.tail == 0 ? 10000 : options.tail);
+  if (options.tail != "all") {
+    const auto lines = kTail.Read(options.tail);
+    if (!lines) return Fail(Error(lines.error()).Wrap("--tail"));
+  }
+  std::string query = "tail=" + options.tail;
   if (!options.since.empty()) {
     const auto seconds = ParseDuration(options.since);
     if (!seconds) {
@@ -103,7 +109,8 @@ void AddLogVerbs(Verb& root, const Settings& settings) {
   root.Add("logs", "What a sandbox's entrypoint has printed, as text")
       .Takes(Argument{"ID", kOneSandbox, &log->id})
       .Takes(Option{"-f,--follow", "", "Go on as it prints more, until it ends", &log->follow})
-      .Takes(Option{"-n,--tail", "LINES", "Only the last lines", &log->tail, Range{1, 10000}})
+      .Takes(Option{"-n,--tail", "LINES",
+                    "Only the last lines, up to 10000; all: as many as there are", &log->tail})
       .Takes(Option{"--since", "DURATION", "Only what is no older: 90s, 10m, 2h, 1d", &log->since})
       .Takes(Option{"-t,--timestamps", "", "With the time of each line", &log->timestamps})
       .Says("Examples:\n  atoll logs -f web\n  atoll logs --since 10m -n 100 -t web")

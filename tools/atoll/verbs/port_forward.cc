@@ -1,11 +1,18 @@
 #include "tools/atoll/verbs/port_forward.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <thread>
+#include <utility>
+
+#include "runtime/base/acceptor.h"
 
 namespace atl::cli {
 namespace {
@@ -13,12 +20,16 @@ namespace {
 constexpr size_t kHighWater = 256 << 10;
 constexpr size_t kReadSize = 64 << 10;
 
+// A program that opens connections without end gets no more of this one's threads.
+constexpr int kMaxForwarded = 256;
+
 bool MustWait(int error) {
   return error == EAGAIN || error == EINTR;
 }
 
-}  // namespace
-
+// Bytes both ways between `local`, a stream socket, and a connection that carries the port's, until
+// the sandbox's side ends or both have. A slow side holds back the other; neither waits for the
+// other's direction. Blocks.
 Status Relay(UniqueFd local, Upgraded remote) {
   const int flags = fcntl(local.get(), F_GETFL);
   if (flags < 0 || fcntl(local.get(), F_SETFL, flags | O_NONBLOCK) != 0) return FailSys("fcntl");
@@ -63,6 +74,60 @@ Status Relay(UniqueFd local, Upgraded remote) {
       if (n > 0) down.Consume(static_cast<size_t>(n));
     }
   }
+  return {};
+}
+
+}  // namespace
+
+Result<LocalPort> ListenHere(int number, int inside) {
+  LocalPort port{UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)), 0,
+                 inside};
+  if (!port.listening) return FailSys("socket");
+  const int on = 1;
+  (void)setsockopt(port.listening.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<uint16_t>(number));
+  auto* const name = reinterpret_cast<sockaddr*>(&address);
+  socklen_t size = sizeof address;
+  if (bind(port.listening.get(), name, size) != 0 || listen(port.listening.get(), SOMAXCONN) != 0 ||
+      getsockname(port.listening.get(), name, &size) != 0) {
+    return FailSys("listen on 127.0.0.1 port " + std::to_string(number));
+  }
+  port.number = ntohs(address.sin_port);
+  return port;
+}
+
+Result<Upgraded> ConnectTo(const Api& api, const ExecdWay& way, int port) {
+  return Upgrade(api.server_url(), api.trust(), way.base + "/forward/" + std::to_string(port),
+                 "tcp", way.headers);
+}
+
+Status ForwardPorts(EventLoop& loop, std::shared_ptr<const Api> api, const ExecdWay& way,
+                    const std::vector<LocalPort>& ports,
+                    const std::function<void(const Error&)>& failed) {
+  // Threads may outlive this function.
+  const auto open = std::make_shared<std::atomic<int>>(0);
+  std::vector<std::unique_ptr<Acceptor>> acceptors;
+  for (const LocalPort& port : ports) {
+    const auto forward = [&failed, api, way, open,
+                          inside = port.inside](Acceptor::Connection& connection) {
+      if (*open >= kMaxForwarded) return;  // closed, as by a server that is full
+      ++*open;
+      // A thread each: to connect may take its time, and what is slow holds up nobody else.
+      std::thread([api, way, open, failed, inside, local = std::move(connection.socket)]() mutable {
+        auto remote = ConnectTo(*api, way, inside);
+        const Status done =
+            remote ? Relay(std::move(local), std::move(*remote)) : Fail(remote.error());
+        if (!done) failed(done.error());
+        --*open;
+      }).detach();
+    };
+    ATOLL_ASSIGN(acceptors.emplace_back(),
+                 Acceptor::Start(loop, port.listening.get(), {.name = "forward"}, forward));
+  }
+  loop.Run();
   return {};
 }
 

@@ -1,19 +1,14 @@
 // atoll port|open|forward
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <poll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <cerrno>
 #include <cstdio>
 #include <ctime>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <thread>
+#include <utility>
+#include <vector>
 
-#include "runtime/base/acceptor.h"
 #include "runtime/base/event_loop.h"
 #include "runtime/base/json_text.h"
 #include "tools/atoll/client/guard.h"
@@ -30,8 +25,6 @@ namespace {
 
 using nlohmann::json;
 
-// A program that opens connections without end gets no more of this one's threads.
-constexpr int kMaxForwarded = 256;
 // A program that has just been started needs some time until it listens.
 constexpr int kListensWithinMs = 60'000, kLookMs = 50;
 
@@ -99,11 +92,6 @@ std::string BrowserUrlOf(const Api& api, const json& endpoint, int port) {
          ".localhost" + told.substr(colon, path - colon) + "/";
 }
 
-Result<Upgraded> ConnectTo(const Api& api, const ExecdWay& way, int port) {
-  return Upgrade(api.server_url(), api.trust(), way.base + "/forward/" + std::to_string(port),
-                 "tcp", way.headers);
-}
-
 // Else the page says that nobody listens yet, until somebody loads it again.
 Status AwaitListener(Api& api, const PortOptions& options) {
   ATOLL_ASSIGN(const std::string id, ResolveId(api, options.id));
@@ -155,62 +143,29 @@ Status Open(const Settings& settings, const PortOptions& options) {
   return FailSys("execute xdg-open (Debian's package xdg-utils)");
 }
 
-// On 127.0.0.1 only: who may reach it may reach the sandbox.
-Result<UniqueFd> Listen(const PortOptions& options, int* bound) {
-  UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket) return FailSys("socket");
-  const int on = 1;
-  (void)setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(static_cast<uint16_t>(options.local < 0 ? options.port : options.local));
-  if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    return FailSys("listen on 127.0.0.1 port " + std::to_string(ntohs(address.sin_port)) +
-                   " (name another one behind the sandbox's, 0 for any)");
-  }
-  socklen_t size = sizeof address;
-  if (listen(socket.get(), SOMAXCONN) != 0 ||
-      getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-    return FailSys("listen");
-  }
-  *bound = ntohs(address.sin_port);
-  return socket;
-}
-
 Status Forward(const Settings& settings, const PortOptions& options) {
-  ATOLL_ASSIGN(Api connected, Api::Connect(settings));
-  ATOLL_ASSIGN(const std::string id, ResolveId(connected, options.id));
-  ATOLL_ASSIGN(const ExecdWay way, FindExecd(connected, id));
-  // Its threads may outlive this function.
-  const auto api = std::make_shared<const Api>(std::move(connected));
-  const auto open = std::make_shared<std::atomic<int>>(0);
-  int bound = 0;
-  ATOLL_ASSIGN(const UniqueFd listening, Listen(options, &bound));
+  ATOLL_ASSIGN(Api api, Api::Connect(settings));
+  ATOLL_ASSIGN(const std::string id, ResolveId(api, options.id));
+  ATOLL_ASSIGN(const ExecdWay way, FindExecd(api, id));
+  const int wanted = options.local < 0 ? options.port : options.local;
+  auto port = ListenHere(wanted, options.port);
+  if (!port) {
+    return Fail(Error(port.error().code(), port.error().message() +
+                                               " (name another one behind the sandbox's, 0 for "
+                                               "any)"));
+  }
   if (settings.json) {
-    std::puts(JsonText({{"address", "127.0.0.1"}, {"port", bound}}).c_str());
+    std::puts(JsonText({{"address", "127.0.0.1"}, {"port", port->number}}).c_str());
   } else {
-    std::printf("127.0.0.1:%d -> %s port %d; Ctrl-C ends it\n", bound, id.c_str(), options.port);
+    std::printf("127.0.0.1:%d -> %s port %d; Ctrl-C ends it\n", port->number, id.c_str(),
+                options.port);
   }
   std::fflush(stdout);
   ATOLL_ASSIGN(const std::unique_ptr<EventLoop> loop, EventLoop::Create());
-  const auto forward = [&, api, open](Acceptor::Connection& connection) {
-    if (*open >= kMaxForwarded) return;  // closed, as by a server that is full
-    ++*open;
-    // A thread each: to connect may take its time, and what is slow holds up nobody else.
-    std::thread([api, open, way, &settings, port = options.port,
-                 local = std::move(connection.socket)]() mutable {
-      auto remote = ConnectTo(*api, way, port);
-      const Status done =
-          remote ? Relay(std::move(local), std::move(*remote)) : Fail(remote.error());
-      if (!done) Report(settings, done.error());
-      --*open;
-    }).detach();
-  };
-  ATOLL_ASSIGN(const auto acceptor,
-               Acceptor::Start(*loop, listening.get(), {.name = "forward"}, forward));
-  loop->Run();
-  return {};
+  std::vector<LocalPort> ports;
+  ports.push_back(*std::move(port));
+  return ForwardPorts(*loop, std::make_shared<const Api>(std::move(api)), way, ports,
+                      [&settings](const Error& error) { Report(settings, error); });
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "cgroup/limits.h"
 #include "runtime/base/json_text.h"
@@ -19,6 +21,7 @@
 #include "tools/atoll/client/sandbox_list.h"
 #include "tools/atoll/verbs/code.h"
 #include "tools/atoll/verbs/image_list.h"
+#include "tools/atoll/verbs/publish.h"
 #include "tools/atoll/verbs/terminal.h"
 #include "tools/atoll/verbs/verbs.h"
 #include "tools/atoll/words/duration.h"
@@ -47,7 +50,7 @@ Status CheckOptions(const RunOptions& options) {
         "-d with --template: its program runs already; leave COMMAND out, and start what else "
         "there is to run with: atoll exec -d ID COMMAND");
   }
-  for (const std::string& port : options.ports) ATOLL_TRY(PortOf(port));
+  for (const std::string& port : options.ports) ATOLL_TRY(ReadPublished(port));
   return {};
 }
 
@@ -80,17 +83,39 @@ Result<std::string> CreateSandbox(Api& api, const RunOptions& options, const Wor
   return id;
 }
 
-Status TellPorts(Api& api, const std::string& id, const Words& ports) {
+// Tells where each port of -p is reached; those of this host are `published`, in the same order.
+Status TellPorts(Api& api, const std::string& id, const Words& ports,
+                 const std::vector<LocalPort>& published) {
+  auto local = published.begin();
   for (const std::string& given : ports) {
-    ATOLL_ASSIGN(const int port, PortOf(given));
+    ATOLL_ASSIGN(const Published port, ReadPublished(given));
+    if (port.local >= 0) {
+      std::fprintf(stderr, "atoll: port %d is reached at 127.0.0.1:%d, on this machine\n",
+                   port.inside, local++->number);
+      continue;
+    }
     ATOLL_ASSIGN(const json endpoint, Fetch(api, "/sandboxes/" + PercentEncode(id) + "/endpoints/" +
-                                                     std::to_string(port)));
+                                                     std::to_string(port.inside)));
     const bool secured = !endpoint.value("headers", json::object()).empty();
-    std::fprintf(stderr, "atoll: port %d is reached at http://%s%s\n", port,
+    std::fprintf(stderr, "atoll: port %d is reached at http://%s%s\n", port.inside,
                  Printable(TextOf(endpoint, "endpoint")).c_str(),
                  secured ? ", with the headers that 'atoll port' tells" : "");
   }
   return {};
+}
+
+// Creates the sandbox, with its ports of this host.
+Result<std::string> CreatePublished(Api& api, const Settings& settings, const RunOptions& options,
+                                    const Words& entrypoint, int timeout_seconds) {
+  ATOLL_ASSIGN(std::vector<LocalPort> ports, ListenFor(options.ports));
+  ATOLL_ASSIGN(std::string id, CreateSandbox(api, options, entrypoint, timeout_seconds));
+  const Status told = TellPorts(api, id, options.ports, ports);
+  const Status published =
+      told ? Publish(settings, id, std::move(ports), options.timeout_seconds) : told;
+  if (published) return id;
+  // Nobody would know of it.
+  [[maybe_unused]] const auto ignored = api.Send("DELETE", "/sandboxes/" + PercentEncode(id));
+  return Fail(published.error());
 }
 
 // In the directory that was asked for: the server's create knows only the image's.
@@ -103,16 +128,15 @@ Words InDirectory(const std::string& cwd, Words command) {
 
 Result<int> RunDetached(Api& api, const Settings& settings, const RunOptions& options,
                         const Words& command) {
-  ATOLL_ASSIGN(const std::string id, CreateSandbox(api, options, InDirectory(options.cwd, command),
-                                                   options.timeout_seconds));
+  ATOLL_ASSIGN(const std::string id,
+               CreatePublished(api, settings, options, InDirectory(options.cwd, command),
+                               options.timeout_seconds));
   std::puts(settings.json ? JsonText({{"id", id}}).c_str() : id.c_str());
-  ATOLL_TRY(TellPorts(api, id, options.ports));
   return 0;
 }
 
 Result<Exit> RunInside(Api& api, const std::string& id, const RunOptions& options, Words argv,
                        int cancel_fd) {
-  ATOLL_TRY(TellPorts(api, id, options.ports));
   if (!options.cwd.empty()) {
     // As docker does, and by root: the image's user may have no right to.
     ATOLL_TRY(AskExecd(api, id, "/v1/filesystem/0/0/directories",
@@ -145,7 +169,7 @@ Result<int> Run(const Settings& settings, const RunOptions& options) {
 
   const int lease =
       options.keep ? options.timeout_seconds : std::min(options.timeout_seconds, Guard::kLease);
-  ATOLL_ASSIGN(const std::string id, CreateSandbox(api, options, {}, lease));
+  ATOLL_ASSIGN(const std::string id, CreatePublished(api, settings, options, {}, lease));
   const time_t begun = time(nullptr);
   std::optional<Guard> guard;
   if (!options.keep) {
@@ -224,7 +248,10 @@ void AddRunVerb(Verb& root, const Settings& settings) {
   run.Takes(Option{"-v,--volume", "SOURCE:PATH[:ro]",
                    "A named volume, or a directory of the host that the operator allows",
                    &o->volumes});
-  run.Takes(Option{"-p,--publish", "PORT", "Tell where this port inside is reached", &o->ports});
+  run.Takes(Option{"-p,--publish", "[HOST:]PORT",
+                   "Open port HOST of 127.0.0.1 as this port inside; without HOST, tell where the "
+                   "server has it",
+                   &o->ports});
   run.Takes(Option{"--entrypoint", "PROGRAM", "In place of the image's ENTRYPOINT and CMD",
                    &o->entrypoint});
   run.Takes(Option{"--network", "NAME",
@@ -254,8 +281,8 @@ void AddRunVerb(Verb& root, const Settings& settings) {
   run.Takes(Option{"--keep", "", "Leave the sandbox running afterwards", &o->keep});
   run.Takes(
       Option{"--rm", "",
-             "As always: nothing stays of a sandbox that has ended, but (with -d) its log and "
-             "exit code, until its --timeout",
+             "With -d: 'atoll stop', 'kill' and 'wait' remove it as well. Without -d as always: "
+             "nothing stays of it",
              &o->remove});
   run.Says(
       "Output and input pass byte for byte. The exit code is the command's; 128 + n if signal n\n"
@@ -266,7 +293,7 @@ void AddRunVerb(Verb& root, const Settings& settings) {
       "  atoll run -it alpine\n"
       "  atoll run -m 256m -e DEBUG=1 alpine sh -c 'echo $DEBUG; nproc'\n"
       "  atoll run -i alpine gzip <file >file.gz\n"
-      "  atoll run -d --name web -p 8000 -v site:/srv python:3.11 python3 -m http.server\n"
+      "  atoll run -d --name web -p 8080:8000 -v site:/srv python:3.11 python3 -m http.server\n"
       "  atoll run --network none alpine wget example.org\n"
       "  atoll run --code python -c 'print(6 * 7)'\n"
       "  atoll run --snapshot 2c5ea4c0-1b1e-4b59-9d2b-3f8a8d1d8a52 sh -c 'cat /notes'");
