@@ -271,8 +271,10 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
     whole_.append(in_.data(), decoded->size);
     in_.Consume(decoded->consumed);
     if (!response_body_.done()) return ReadUpstream(&Forwarding::OnCollected);
-    std::string edited = upstream_.edit_body(whole_);
+    const int status = response_.status;
+    std::string edited = upstream_.edit_body(whole_, &response_.status, &response_.headers);
     if (edited != whole_) DropValidators();
+    if (response_.status != status) response_.reason.clear();
     whole_ = std::move(edited);
     response_.headers.Set("Content-Length", std::to_string(whole_.size()));
     SendResponse();
@@ -297,8 +299,8 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
 
   void SendResponse() {
     const RequestHead& request = connection_->head();
-    // An answer that comes before the request's body has passed is the last: the rest of the body is
-    // not worth carrying.
+    // An answer that comes before the request's body has passed is the last: the rest of the body
+    // is not worth carrying.
     keep_client_ = request.keep_alive && request_sent_ && !connection_->stopping() &&
                    (!upstream_.sole || response_.keep_alive);
     AppendResponseHead();

@@ -194,7 +194,22 @@ class Ports(unittest.TestCase):
         self.daemon.run(secure, 'mkdir /www && echo shared >/www/index.html && '
                                 'exec httpd -f -p 8000 -h /www', background=True)
         until(lambda: self.get(signed) == (200, b'shared\n'))
-        self.assertEqual(self.get(signed._replace(path=signed.path[:-2] + '0/'))[0], 401)
+        # An address of its own: a page that needs an origin works there.
+        self.assertTrue(signed.hostname.startswith(f'{secure}-8000-'), signed)
+        self.assertTrue(signed.hostname.endswith('.localhost'), signed)
+        name = signed.hostname.removesuffix('.localhost')
+        wrong = name[:-1] + ('0' if name[-1] != '0' else '1')
+        self.assertEqual(self.get(signed._replace(netloc=signed.netloc.replace(name, wrong)))[0], 401)
+        # The path form of the link tells a browser where that is.
+        path = '/' + '/'.join((secure, *name.removeprefix(secure + '-').split('-'))) + '/'
+        self.daemon.run(secure, 'echo "<script type=module src=a.js></script>" >/www/index.html')
+        with contextlib.closing(http.client.HTTPConnection('127.0.0.1', signed.port, timeout=20 * SLOWNESS)) as one:
+            one.request('GET', path, headers={'Sec-Fetch-Dest': 'document'})
+            answer = one.getresponse()
+            said = answer.read().decode()
+        self.assertEqual((answer.status, answer.headers['Content-Type']), (409, 'text/html; charset=utf-8'), said)
+        self.assertIn(f'<a href="{signed.geturl()}">', said)
+        self.daemon.run(secure, 'echo shared >/www/index.html')
         brief = urllib.parse.urlsplit(self.cli('open', secure, '8000', '--expires', '2').stdout.strip())
         until(lambda: self.get(brief)[0] == 401, 20 * SLOWNESS, 'the link has ended')
         # Nor is there another way in: the same address without the signature.

@@ -28,9 +28,6 @@ bool IsAuthority(std::string_view host) {
          host.find_first_not_of(kAllowed) == std::string_view::npos;
 }
 
-// Of a DNS label (RFC 1035 section 2.3.4).
-constexpr size_t kMaxLabel = 63;
-
 // "{id}-{port}" and, between the same marks, what signs it.
 std::string RouteName(const std::string& id, int port, const std::string& signature, char mark) {
   std::string name = id + mark + std::to_string(port);

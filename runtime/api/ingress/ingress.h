@@ -8,6 +8,7 @@
 //   host     {id}-{port}[-{expiry}-{signature}].DOMAIN, if a domain is configured, and .localhost
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -28,6 +29,9 @@ inline constexpr char kIngressHeader[] = "OpenSandbox-Ingress-To";
 // Ports behind which something of ours is: execd, and the daemon itself (egress_api.h).
 inline constexpr int kExecdPort = 44772;
 inline constexpr int kEgressPort = 18080;
+
+// The longest label of a DNS name (RFC 1035 section 2.3.4).
+inline constexpr size_t kMaxLabel = 63;
 
 enum class RouteForm { kProxy, kUri, kHeader, kHost };
 

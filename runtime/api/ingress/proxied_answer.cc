@@ -121,7 +121,66 @@ std::optional<std::string> Refresh(const ProxiedAnswer& answer, std::string_view
   return std::string(delay).append("; url=").append(*to);
 }
 
+std::string HtmlText(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        escaped += "&amp;";
+        break;
+      case '<':
+        escaped += "&lt;";
+        break;
+      case '>':
+        escaped += "&gt;";
+        break;
+      case '"':
+        escaped += "&quot;";
+        break;
+      default:
+        escaped += c;
+    }
+  }
+  return escaped;
+}
+
+bool HasScriptModule(std::string_view html) {
+  std::string low(html);
+  std::transform(low.begin(), low.end(), low.begin(), http::ToLower);
+  for (size_t at = low.find("<script"); at != std::string::npos; at = low.find("<script", at + 1)) {
+    const std::string tag = low.substr(at, low.find('>', at) - at);
+    for (const char* type : {"type=\"module\"", "type='module'", "type=module"}) {
+      if (tag.find(type) != std::string::npos) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
+
+std::optional<std::string> ProxiedAnswer::ExplainOrigin(const http::Headers& fields,
+                                                        std::string_view body) const {
+  constexpr std::string_view kHtml = "text/html";
+  if (!http::EqualNoCase(fields.Get("Content-Type").substr(0, kHtml.size()), kHtml) ||
+      fields.Has("Access-Control-Allow-Origin") || !HasScriptModule(body)) {
+    return std::nullopt;
+  }
+  std::string page =
+      "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">"
+      "<title>This page needs an address of its own</title>"
+      "<h1>This page needs an address of its own</h1>"
+      "<p>Its program is made of script modules, which a browser loads only for a page that has an "
+      "origin. Below this path it has none, because all sandboxes share the server's.</p>";
+  if (!own_origin.empty()) {
+    const std::string link = HtmlText(own_origin);
+    page += "<p>It works at <a href=\"" + link + "\">" + link + "</a></p>";
+  } else {
+    page += "<p>Type <code>atoll forward " + HtmlText(name) +
+            "</code> on your machine and open the address that it prints. Or the operator lets the "
+            "server tell host names: <code>ingress.mode</code>.</p>";
+  }
+  return page + "</html>\n";
+}
 
 std::optional<std::string> ProxiedAnswer::Redirect(std::string_view to) const {
   to = http::TrimBlanks(to);
@@ -204,10 +263,10 @@ std::string ProxiedAnswer::TellDebugger(std::string body) const {
 }
 
 void ProxiedAnswer::Confine(int status, http::Headers* answer) const {
-  const bool own_origin = form == RouteForm::kHost;
-  std::erase_if(answer->list, [this, own_origin](http::Header& field) {
+  const bool has_origin = form == RouteForm::kHost;
+  std::erase_if(answer->list, [this, has_origin](http::Header& field) {
     if (IsOneOf(kOfTheHost, field.name)) return true;
-    if (!own_origin && IsOneOf(kOfTheOrigin, field.name)) return true;
+    if (!has_origin && IsOneOf(kOfTheOrigin, field.name)) return true;
     if (http::EqualNoCase(field.name, "Set-Cookie")) field.value = WithoutDomain(field.value);
     std::optional<std::string> to = field.value;
     if (http::EqualNoCase(field.name, "Location")) to = Redirect(field.value);
@@ -215,7 +274,7 @@ void ProxiedAnswer::Confine(int status, http::Headers* answer) const {
     if (to) field.value = std::move(*to);
     return !to;
   });
-  if (own_origin || status < 200) return;
+  if (has_origin || status < 200) return;
   answer->Add("Content-Security-Policy", kPolicy);
   // One URL is all of them: a cache must not give one sandbox's answer for another's, or for ours.
   if (form == RouteForm::kHeader) answer->Add("Vary", kIngressHeader);

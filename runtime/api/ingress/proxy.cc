@@ -119,6 +119,36 @@ ApiError Gone(const std::string& id) {
           "sandbox " + id + " not found: it has been deleted or has expired"};
 }
 
+// Whether a browser will show the answer as a page, or in a frame. Browsers send the first field to
+// origins that they trust alone.
+bool IsNavigation(const http::Request& request) {
+  const std::string_view shown = request.headers.Get("Sec-Fetch-Dest");
+  return request.method == "GET" && (shown == "document" || shown == "iframe" ||
+                                     request.headers.Get("Upgrade-Insecure-Requests") == "1");
+}
+
+// The address in the host form of what the request asks for, where that leads to us.
+std::string OwnOrigin(const http::Request& request, const Route& route, const std::string& port,
+                      bool is_signed, std::string_view rest, const IngressConfig& ingress) {
+  std::string name = std::string(route.id) + "-" + port;
+  if (is_signed) name.append("-").append(route.expires36).append("-").append(route.signature);
+  if (name.size() > kMaxLabel) return {};
+  const std::string path = (rest.starts_with('/') ? "" : "/") + std::string(rest);
+  const char* scheme = request.tls ? "https://" : "http://";
+  if (ingress.told == RouteForm::kHost) return scheme + name + "." + ingress.address + path;
+  // To browsers all names below localhost are this machine, where nobody has a certificate for
+  // them.
+  const std::string_view host = request.headers.Get("Host");
+  for (const std::string_view here : {"127.0.0.1", "localhost", "[::1]"}) {
+    const std::string_view behind = host.substr(std::min(here.size(), host.size()));
+    if (request.tls || !host.starts_with(here)) continue;
+    if (behind.empty() || behind.front() == ':') {
+      return "http://" + name + ".localhost" + std::string(behind) + path;
+    }
+  }
+  return {};
+}
+
 constexpr char kSignalPath[] = "/entrypoint/signal";
 
 // Into a sandbox that runs.
@@ -243,13 +273,29 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& ro
   if (!before.empty()) answer.prefix.append(rules.base_path).append(before);
   answer.path = rest.substr(0, rest.find('?'));
   if (answer.path.empty()) answer.path = "/";
+  answer.is_page = IsNavigation(request);
+  answer.name = sandbox->id + " " + port_text;
+  const bool is_signed = !route.signature.empty() && rest.data() == route.rest_if_signed.data();
+  answer.own_origin = OwnOrigin(request, route, port_text, is_signed, rest, rules.ingress);
   const auto shared = std::make_shared<const ProxiedAnswer>(std::move(answer));
   upstream.edit_response = [shared](int status, http::Headers* fields) {
     shared->Confine(status, fields);
   };
   if (!shared->of_execd && shared->MayTellDebugger()) {
-    upstream.edit_body = [shared](std::string body) {
+    upstream.edit_body = [shared](std::string body, int*, http::Headers*) {
       return shared->TellDebugger(std::move(body));
+    };
+  } else if (shared->MayNeedOrigin()) {
+    // Of what is compressed nothing could be read.
+    upstream.set_headers.push_back({"Accept-Encoding", "identity"});
+    upstream.edit_body = [shared](std::string body, int* status, http::Headers* fields) {
+      auto explained = shared->ExplainOrigin(*fields, body);
+      if (!explained) return body;
+      *status = 409;
+      fields->Set("Content-Type", "text/html; charset=utf-8");
+      fields->Set("Cache-Control", "no-store");
+      fields->Remove("Content-Security-Policy");
+      return *std::move(explained);
     };
   }
   // What was made of the request's own fields, Host and request id, can hold it as well.

@@ -72,6 +72,53 @@ TEST_F(ProxyTest, ExecdIsReachedDirectly) {
   EXPECT_EQ(Forward("/proxy/44772/a/../b")->target, "/a/../b");
 }
 
+// What a browser gets that shows `body` as a page.
+std::string Shown(const http::Upstream& upstream, const std::string& body, int* status,
+                  http::Headers fields = {{{"Content-Type", "text/html; charset=utf-8"}}}) {
+  *status = 200;
+  return upstream.edit_body(body, status, &fields);
+}
+
+constexpr char kModulePage[] = "<html><script async type=\"module\" src=\"/a.js\"></script></html>";
+
+TEST_F(ProxyTest, APageThatNeedsAnOriginIsExplained) {
+  request.headers.Set("Host", "127.0.0.1:8080");
+  // Who is no browser sees the page as it is.
+  EXPECT_FALSE(Forward("/proxy/8443/")->edit_body);
+  request.headers.Set("Sec-Fetch-Dest", "document");
+  const auto upstream = Forward("/proxy/8443/?folder=/a&b=\"");
+  ASSERT_TRUE(upstream && upstream->edit_body);
+  EXPECT_EQ(Header(*upstream, "Accept-Encoding"), "identity");
+  int status = 0;
+  const std::string page = Shown(*upstream, kModulePage, &status);
+  EXPECT_EQ(status, 409);
+  EXPECT_NE(page.find("<a href=\"http://" + std::string(kProxied) +
+                      "-8443.localhost:8080/?folder=/a&amp;b=&quot;\">"),
+            std::string::npos)
+      << page;
+  // What works without an origin passes.
+  const std::string plain = "<html><script src=\"a.js\"></script> type=\"module\"</html>";
+  EXPECT_EQ(Shown(*upstream, plain, &status), plain);
+  EXPECT_EQ(status, 200);
+  EXPECT_EQ(Shown(*upstream, kModulePage, &status,
+                  {{{"Content-Type", "text/html"}, {"Access-Control-Allow-Origin", "*"}}}),
+            kModulePage);
+  EXPECT_EQ(Shown(*upstream, kModulePage, &status, {{{"Content-Type", "text/plain"}}}),
+            kModulePage);
+  // Of another host than this one nobody knows a name below localhost.
+  request.headers.Set("Host", "atoll.example:8080");
+  const auto far = Forward("/proxy/8443/");
+  EXPECT_NE(
+      Shown(*far, kModulePage, &status).find("atoll forward " + std::string(kProxied) + " 8443"),
+      std::string::npos);
+  ingress.told = RouteForm::kHost;
+  ingress.address = "boxes.example";
+  EXPECT_NE(Shown(*Forward("/proxy/8443/x"), kModulePage, &status)
+                .find("http://" + std::string(kProxied) + "-8443.boxes.example/x"),
+            std::string::npos);
+  EXPECT_FALSE(Forward("/proxy/44772/")->edit_body);
+}
+
 TEST_F(ProxyTest, ATokenEndsWithTheKeyThatItWasToldBy) {
   for (const std::string& token :
        {std::string(), std::string("execd-token"), TokenFor("an-older-key", "execd-token"),

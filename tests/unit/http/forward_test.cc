@@ -54,7 +54,11 @@ class Forwarded : public testing::Test {
             };
           }
           if (exchange->request().headers.Has("X-Edit-Body")) {
-            upstream.edit_body = [](const std::string& body) {
+            upstream.edit_body = [](const std::string& body, int* status, Headers* fields) {
+              if (body == "refuse") {
+                *status = 409;
+                fields->Set("X-Why", "said");
+              }
               return body == "same" ? body : "<" + body + ">";
             };
           }

@@ -2,6 +2,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <ctime>
 #include <memory>
@@ -78,18 +79,26 @@ Status Port(const Settings& settings, const PortOptions& options) {
 // server on this machine lead all names below localhost, too, and it gives each port one.
 std::string BrowserUrlOf(const Api& api, const json& endpoint, int port) {
   constexpr std::string_view kApi = "/v1/sandboxes/";
+  constexpr size_t kMaxLabel = 63;  // RFC 1035 section 2.3.4
   const std::string told = Printable(TextOf(endpoint, "endpoint"));
-  const size_t path = told.find('/');
+  const size_t path = std::min(told.find('/'), told.size());
   const size_t colon = told.rfind(':', path);
   const std::string host = told.substr(0, colon);
   const bool here = host == "127.0.0.1" || host == "localhost" || host == "[::1]";
-  if (!here || api.trust() != nullptr || path == std::string::npos ||
-      told.compare(path, kApi.size(), kApi) != 0) {
+  std::string name = told.substr(path);
+  if (name.starts_with(kApi)) {
+    // /v1/sandboxes/ID/proxy/PORT
+    name.erase(0, kApi.size());
+    name = name.substr(0, name.find('/')) + "-" + std::to_string(port);
+  } else if (!name.empty()) {
+    // /ID/PORT/EXPIRY/SIGNATURE
+    name.erase(0, 1);
+    std::replace(name.begin(), name.end(), '/', '-');
+  }
+  if (!here || api.trust() != nullptr || name.empty() || name.size() > kMaxLabel) {
     return UrlOf(api, endpoint) + "/";
   }
-  const size_t id = path + kApi.size();
-  return "http://" + told.substr(id, told.find('/', id) - id) + "-" + std::to_string(port) +
-         ".localhost" + told.substr(colon, path - colon) + "/";
+  return "http://" + name + ".localhost" + told.substr(colon, path - colon) + "/";
 }
 
 // Else the page says that nobody listens yet, until somebody loads it again.
