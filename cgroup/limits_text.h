@@ -23,7 +23,7 @@ namespace atl::cgroup {
 
 // The limits that a host can keep.
 struct Enforceable {
-  std::vector<std::string> keys;  // of kLimitFields, from the spawner's hello
+  std::vector<std::string> keys;  // keys of kLimitFields, from the spawner's hello
   // The operator lets requests for a disk limit pass where the store has no quotas: the sandbox
   // then has none.
   bool drops_disk = false;

@@ -10,12 +10,12 @@
 namespace atl {
 
 Status WriteWithHoles(int fd, std::string_view bytes) {
-  constexpr size_t kBlock = 4096;  // of every file system that we write to, or a part of it
+  constexpr size_t kBlock = 4096;  // the block of each file system in use, or a part of it
   static constexpr char kZeros[kBlock] = {};
   const off_t begin = ::lseek(fd, 0, SEEK_CUR);
   if (begin < 0) return FailSys("lseek");
   auto at = static_cast<size_t>(begin);
-  // What is written goes out in one piece up to the next hole.
+  // Bytes up to the next hole are written in one piece.
   size_t written = 0;
   for (size_t i = 0; i < bytes.size();) {
     const size_t size = std::min(kBlock - at % kBlock, bytes.size() - i);

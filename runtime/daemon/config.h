@@ -46,7 +46,7 @@ struct Config {
   std::string data_dir = "/var/lib/atoll";
   // Default size of a named volume; 0: as much as the store has.
   uint64_t volume_default_bytes = 10ULL << 30;
-  bool ignore_disk_limits = false;  // of requests, where the store has no quotas
+  bool ignore_disk_limits = false;  // those of requests, if the store has no quotas
   // Directories of the host that sandboxes may mount, including everything below them. Empty: none.
   std::vector<std::string> allowed_host_paths;
   // Object stores whose buckets sandboxes may mount, in the form of wire/object_store.h. Empty:

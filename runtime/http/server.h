@@ -46,8 +46,8 @@ struct Upstream {
   std::function<void(int status, Headers*)> edit_response;
   // If set: the body of a 200 that has a length of at most kMaxEditedBody and is not encoded is
   // collected and replaced by the result. If the result differs, the ETag and other fields about
-  // the upstream's bytes are removed. Other bodies pass unchanged. The function may change status and
-  // fields of an answer whose body it changes.
+  // the upstream's bytes are removed. Other bodies pass unchanged. The function may change status
+  // and fields of an answer whose body it changes.
   std::function<std::string(std::string body, int* status, Headers* fields)> edit_body;
   // Makes the answer if the upstream cannot be reached, or breaks off before its response head.
   std::function<Response(const Error&)> on_error;
