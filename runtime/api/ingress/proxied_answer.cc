@@ -145,10 +145,13 @@ std::string HtmlText(std::string_view text) {
 }
 
 bool HasScriptModule(std::string_view html) {
+  // A sandbox writes the page. The bound keeps a page of tags without an end linear.
+  constexpr size_t kMaxTag = 512;
   std::string low(html);
   std::transform(low.begin(), low.end(), low.begin(), http::ToLower);
   for (size_t at = low.find("<script"); at != std::string::npos; at = low.find("<script", at + 1)) {
-    const std::string tag = low.substr(at, low.find('>', at) - at);
+    std::string_view tag = std::string_view(low).substr(at, kMaxTag);
+    tag = tag.substr(0, tag.find('>'));
     for (const char* type : {"type=\"module\"", "type='module'", "type=module"}) {
       if (tag.find(type) != std::string::npos) return true;
     }

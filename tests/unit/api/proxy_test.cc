@@ -105,6 +105,8 @@ TEST_F(ProxyTest, APageThatNeedsAnOriginIsExplained) {
             kModulePage);
   EXPECT_EQ(Shown(*upstream, kModulePage, &status, {{{"Content-Type", "text/plain"}}}),
             kModulePage);
+  const std::string endless = "<html><script " + std::string(600, 'x') + " type=\"module\"></html>";
+  EXPECT_EQ(Shown(*upstream, endless, &status), endless) << "a tag is read to a bound";
   // Of another host than this one nobody knows a name below localhost.
   request.headers.Set("Host", "atoll.example:8080");
   const auto far = Forward("/proxy/8443/");
