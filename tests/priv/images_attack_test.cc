@@ -58,9 +58,9 @@ TEST_F(ImagesAttack, WritesThroughSymlinksStayInside) {
 TEST_F(ImagesAttack, HardLinksStayInside) {
   Refuses("layer", TarBuilder().HardLink("h", "../secret/file").Finish(), "its name contains '..'");
   Refuses("layer", TarBuilder().HardLink("h", base_ + "/secret/file").Finish(),
-          "which this layer does not hold");
+          "which this layer does not have");
   Refuses("layer", TarBuilder().Symlink("s", base_ + "/secret").HardLink("h", "s/file").Finish(),
-          "which this layer does not hold");
+          "which this layer does not have");
   // A hard link to a symbolic link is one to the link, and writing to it replaces it.
   Extract(TarBuilder()
               .Symlink("s", base_ + "/secret/file")
@@ -177,7 +177,7 @@ TEST_F(ImagesAttack, TooLongTooDeepTooMany) {
           Code::kResourceExhausted, {"max_entries=4"});
   Refuses("split", TarBuilder().File("a", "").File("b", "").Finish(), "more than the 1 members",
           Code::kResourceExhausted, {"max_members=1"});
-  Refuses("layer", TarBuilder().Symlink("s", "").Finish(), "symbolic link to nothing");
+  Refuses("layer", TarBuilder().Symlink("s", "").Finish(), "a symbolic link whose target is empty");
 }
 
 TEST_F(ImagesAttack, SparseBomb) {
