@@ -5,14 +5,14 @@
 
 namespace atl::bench {
 
-// Microseconds of a clock that never jumps.
+// Returns microseconds of a clock that never jumps.
 int64_t NowMicros();
 inline int64_t MicrosSince(int64_t start) {
   return NowMicros() - start;
 }
 
-// Lets the machine come to rest: work that earlier requests left behind finishes, the processor
-// goes idle. Requests that follow each other at once do not show waits for an RCU grace period.
+// Sleeps until the machine is idle: work that earlier requests left behind finishes. Without a
+// rest, a series of requests hides the waits for an RCU grace period.
 void Rest(int milliseconds);
 
 }  // namespace atl::bench

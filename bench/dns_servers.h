@@ -1,5 +1,5 @@
-// The servers that bench/dns asks: the product's name server on a thread of its own, and what it is
-// compared with. All on loopback, none outlives its object.
+// The name servers that bench/dns asks: the product's own on a thread of its own, and those it is
+// compared with. All listen on loopback, and each ends with its object.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,15 @@
 
 namespace atl::bench {
 
-// Puts the calling thread on one processor, counted from 0, modulo those that there are.
+// Pins the calling thread to one CPU. `processor` counts from 0, modulo the number of CPUs.
 void PinThread(unsigned processor);
 
-// Takes one datagram after the other and sends one back: what two system calls cost.
+// Receives one datagram after the other and answers each. The measure for two system calls.
 class DatagramServer {
  public:
   enum class Kind {
     kEcho,
-    kNames,  // every name has one address, for an hour
+    kNames,  // answers every name with one address, TTL one hour
   };
   static Result<std::unique_ptr<DatagramServer>> Start(Kind kind, unsigned processor);
   ~DatagramServer();
@@ -42,7 +42,7 @@ class DatagramServer {
   std::thread thread_;
 };
 
-// DnsForwarder on the daemon's loop, with a gate that lets everything pass and no limits by source.
+// A DnsForwarder on the daemon's loop. Its gate allows everything, and it has no limits per source.
 class NameServer {
  public:
   static Result<std::unique_ptr<NameServer>> Start(const netpolicy::Endpoint& upstream,

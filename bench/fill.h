@@ -1,4 +1,4 @@
-// A thousand sandboxes to measure beside.
+// Creates the idle sandboxes, a thousand for instance, that a measurement runs beside.
 #pragma once
 
 #include <thread>
@@ -8,8 +8,8 @@
 
 namespace atl::bench {
 
-// `total` more idle ones, made over some connections at once. `members`: more of each request, as
-// SandboxApi::Create takes them.
+// Creates `total` more idle sandboxes over several connections at once. `members` is more JSON for
+// each request, as in SandboxApi::Create.
 inline Status Fill(const OwnDaemon& daemon, int total, const std::string& members) {
   constexpr int kFillers = 4;
   std::vector<Status> results(kFillers);

@@ -1,4 +1,4 @@
-// What the host's kernel says about a daemon and its sandboxes, from outside of both.
+// The kernel's own figures about a daemon and its sandboxes, read from outside of both.
 #pragma once
 
 #include <sys/types.h>
@@ -11,34 +11,35 @@
 
 namespace atl::bench {
 
-// Processes whose argv[0] is, or ends in, `name` and that have `argument`.
+// Returns the processes whose argv[0] is or ends in `name` and that have `argument`.
 Result<std::vector<pid_t>> ProcessesNamed(const std::string& name, const std::string& argument);
 
-// Proportional set size: shared pages are divided among those who share them.
+// Returns the proportional set size: each shared page is divided among the processes that share it.
 Result<double> PssKib(pid_t pid);
 
 struct Memory {
-  double available_kib = 0;  // as the kernel estimates it
+  double available_kib = 0;  // the kernel's estimate (MemAvailable)
   double kernel_kib = 0;     // slab, stacks, page tables, per-CPU memory
 };
 Result<Memory> ReadMemory();
 
-// Where a running sandbox is on the host.
+// The process, cgroup, link and files of a running sandbox on the host.
 struct Place {
   pid_t pid = -1;  // its process 1
   std::string cgroup_dir;
   std::string upper_dir;
   std::string link;
 };
-// All sandboxes that are children of `spawner`.
+// Returns all sandboxes that are children of `spawner`.
 Result<std::vector<Place>> FindSandboxes(const std::vector<pid_t>& spawner,
                                          const std::string& data_dir);
-// Neither process, cgroup, link nor files are left.
+// Returns true if no process, cgroup, link or file of the sandbox is left.
 bool IsGone(const Place& place);
 
-// What the numbers are numbers of, as an object of JSON: processor, kernel, cgroup version, file
-// system of /var/tmp, load averages, and what a CPUID costs, in microseconds: a virtual machine
-// leaves itself for each, and the start of each glibc program executes some eighty.
+// Describes the machine that the numbers come from, as a JSON object: processor, kernel, cgroup
+// version, file system of /var/tmp, load averages, and the cost of one CPUID in microseconds. A
+// virtual machine exits to its hypervisor for each CPUID, and the start of each glibc program
+// executes some eighty.
 std::string MachineJson();
 
 }  // namespace atl::bench

@@ -1,5 +1,5 @@
-// A daemon of a group's own with an image in it, and what speaks to it: where the phases of the
-// API begin.
+// A daemon of a group's own with an image in it, and its clients. The phases of the API start with
+// a Lab.
 //
 // Thread rule: one thread.
 #pragma once
@@ -24,7 +24,7 @@ inline constexpr char kPoolName[] = "bench";
 struct Lab {
   std::unique_ptr<OwnDaemon> daemon;
   std::optional<SandboxApi> api;
-  std::optional<LeanClient> client;  // any route, with the key
+  std::optional<LeanClient> client;  // sends to any route, with the API key
 
   Status Open(const Setting& setting, const std::vector<std::string>& options = {}) {
     ATOLL_ASSIGN(daemon, OwnDaemon::Start(setting.programs + "/atolld", options));
@@ -33,7 +33,7 @@ struct Lab {
                                              "OPEN-SANDBOX-API-KEY: " + daemon->key() + "\r\n"));
     return api->ImportImage(kBusyboxImage, setting.busybox);
   }
-  // A sandbox that answers commands.
+  // Creates a sandbox, finds its execd and runs a first command in it.
   Result<Sandbox> Create(const std::string& image, const std::string& limits = "{}") {
     ATOLL_ASSIGN(Sandbox sandbox, api->Create(image, limits));
     ATOLL_TRY(api->FindExecd(&sandbox));
@@ -42,7 +42,7 @@ struct Lab {
   }
 };
 
-// A phase that waits until the pool of slots is full and the disk at rest.
+// Returns a phase that waits until the pool of slots is full and the disk is idle.
 inline Phase Quiet(const std::shared_ptr<Lab>& lab) {
   return {.run = [lab](Take&) { return lab->api->AwaitQuiet(); }};
 }

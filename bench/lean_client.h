@@ -1,6 +1,6 @@
-// HTTP/1.1 over one keep-alive connection, as little of it as a measurement needs: blocking socket,
-// TCP_NODELAY, one write for a request. It trusts its peer (a daemon of our own): malformed answers
-// are errors, not attacks.
+// A minimal HTTP/1.1 client for measurements. It uses one keep-alive connection, a blocking socket,
+// TCP_NODELAY, and one write per request. It trusts its peer, a daemon of our own: it reports
+// malformed answers as errors and does not defend against attacks.
 //
 // Thread rule: one thread per client.
 #pragma once
@@ -14,13 +14,14 @@
 
 namespace atl::bench {
 
-// A blocking connection to `port` of 127.0.0.1.
+// Opens a blocking connection to `port` on 127.0.0.1.
 Result<UniqueFd> ConnectLoopback(uint16_t port);
 
 class LeanClient {
  public:
-  // `port` on 127.0.0.1. `headers`, each line with its CRLF, go with every request. A body is JSON
-  // unless a request's own headers have another Content-Type.
+  // Connects to `port` on 127.0.0.1. The client sends `headers`, each line with its CRLF, with
+  // every request. It declares a body as JSON unless the headers of the request have another
+  // Content-Type.
   static Result<LeanClient> Connect(uint16_t port, std::string headers);
 
   struct Response {
@@ -29,12 +30,14 @@ class LeanClient {
   };
   Status Send(std::string_view method, std::string_view path, std::string_view headers,
               std::string_view body);
-  // Until `text` is in the body. An error status, or a body that ends without it, is an error.
+  // Reads until `text` is in the body. An error status, or a body that ends before `text`, is an
+  // error.
   Status AwaitText(std::string_view text);
-  // Until the response is complete.
+  // Reads until the response is complete.
   Result<Response> Finish();
 
-  // Send and Finish; a status that is not 2xx is an error that quotes the body.
+  // Sends a request and reads its response. A status other than 2xx is an error that quotes the
+  // body.
   Result<std::string> Call(std::string_view method, std::string_view path,
                            std::string_view body = {}, std::string_view headers = {});
 
@@ -48,10 +51,10 @@ class LeanClient {
 
   UniqueFd socket_;
   std::string headers_;
-  std::string received_;  // of the present response, head included
-  size_t body_at_ = 0;    // 0: the head is not complete
-  size_t at_ = 0;         // chunked: where the next chunk begins
-  size_t length_ = 0;     // not chunked: of the body
+  std::string received_;  // the present response, head included
+  size_t body_at_ = 0;    // offset of the body; 0: the head is not complete
+  size_t at_ = 0;         // chunked: offset of the next chunk
+  size_t length_ = 0;     // not chunked: size of the body
   bool chunked_ = false;
   bool complete_ = false;
   int status_ = 0;

@@ -1,6 +1,7 @@
-// Network namespaces for measurements, wired by ip(8).
+// Network namespaces for measurements, connected by commands of ip(8).
 //
-// Thread rule: entering one moves the calling thread; sockets stay where they were made.
+// Thread rule: entering a namespace moves the calling thread. A socket stays in the namespace that
+// it was created in.
 #pragma once
 
 #include <string>
@@ -12,13 +13,14 @@
 namespace atl::bench {
 
 Result<UniqueFd> OwnNetns();
-// A new one with lo up, in which the caller then is.
+// Creates a network namespace with lo up and moves the calling thread into it.
 Result<UniqueFd> NewNetns();
 Status EnterNetns(const UniqueFd& netns);
 
-// Each command is words with one space between them. The first that fails is the error.
+// Runs the commands in order, each as words with one space between them. Stops at the first failure
+// and returns it.
 Status RunAll(const std::vector<std::string>& commands);
-// What `ip … netns` takes for a namespace of this process.
+// Returns a path that `ip … netns` accepts for a namespace of this process.
 std::string NetnsPath(const UniqueFd& netns);
 
 }  // namespace atl::bench

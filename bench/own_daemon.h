@@ -16,21 +16,21 @@ namespace atl::bench {
 
 class OwnDaemon {
  public:
-  // Starts `program` as root; it drops to the user that owns the sandboxes' sockets by itself.
-  // `options`: beside those of its own directories and port.
+  // Starts `program` as root. The daemon itself drops to the user that owns the sandboxes' sockets.
+  // `options` are added to those for its own directories and port.
   static Result<std::unique_ptr<OwnDaemon>> Start(const std::string& program,
                                                   const std::vector<std::string>& options = {});
   OwnDaemon(const OwnDaemon&) = delete;
   OwnDaemon& operator=(const OwnDaemon&) = delete;
-  // Ends sandboxes, daemon and spawner, and removes the directories. If this process dies before,
-  // another one does it.
+  // Ends the sandboxes, the daemon and the spawner, and removes the directories. If this process
+  // dies first, a helper process does all this.
   ~OwnDaemon();
 
   Result<SandboxApi> Connect() const { return SandboxApi::Connect(port_, key_); }
   uint16_t port() const { return port_; }
   const std::string& key() const { return key_; }
   pid_t pid() const { return pid_; }
-  // The spawner and whatever process it keeps for itself.
+  // Process ids of the spawner and of its workers.
   const std::vector<pid_t>& spawner() const { return spawner_; }
   const std::string& top() const { return top_; }
   std::string data_dir() const { return top_ + "/data"; }
@@ -47,7 +47,7 @@ class OwnDaemon {
   std::string run_dir_;
   pid_t pid_ = -1;
   pid_t guard_ = -1;
-  UniqueFd alive_;  // closes with us
+  UniqueFd alive_;  // the helper process sees it close when this process ends
   uint16_t port_ = 0;
   std::string key_;
   std::vector<pid_t> spawner_;

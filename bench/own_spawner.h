@@ -1,5 +1,5 @@
-// A real atoll-spawner with directories of its own, without a daemon: what it does is timed from
-// its client's end, and by itself (StepMicros). Layers are copies of a busybox root.
+// A real atoll-spawner with directories of its own, without a daemon. Its times are taken at its
+// client's end, and by the spawner itself (StepMicros). Each layer is a copy of a busybox root.
 //
 // Thread rule: one thread.
 #pragma once
@@ -19,16 +19,18 @@ namespace atl::bench {
 
 class OwnSpawner {
  public:
-  // `programs`: the directory with atoll-spawner, atoll-execd and atoll-unpack.
+  // Starts a spawner with `layers` layers. `programs` is the directory with atoll-spawner,
+  // atoll-execd and atoll-unpack.
   static Result<std::unique_ptr<OwnSpawner>> Start(const std::string& programs, uint32_t layers);
   OwnSpawner(const OwnSpawner&) = delete;
   OwnSpawner& operator=(const OwnSpawner&) = delete;
   ~OwnSpawner();
 
-  // How long its steps took.
+  // Prepares a slot. Returns the times of the spawner's steps.
   Result<wire::StepMicros> Prepare(uint32_t slot);
   Status Drop(uint32_t slot);
-  // The directory of a new volume, and its end: returns when nothing of it is on disk.
+  // MakeVolume returns the directory of a new volume. RemoveVolume returns when the disk holds
+  // nothing of it.
   Result<std::string> MakeVolume(const std::string& name);
   Status RemoveVolume(const std::string& name);
   struct Sandbox {
@@ -36,7 +38,7 @@ class OwnSpawner {
     UniqueFd control;
     wire::Built built;
   };
-  // `layers` of those that there are, in a prepared slot.
+  // Builds a sandbox from the first `layers` layers in a prepared slot.
   Result<Sandbox> Build(uint32_t slot, uint32_t layers);
   Status Destroy(const Sandbox& sandbox);
 
@@ -44,7 +46,7 @@ class OwnSpawner {
   OwnSpawner() = default;
   Status Begin(const std::string& programs, uint32_t layers);
   Status MakeLayer(uint32_t number) const;
-  // Until that name, or everything ("") in the trash is deleted.
+  // Blocks until the trash no longer holds `name`, or, if `name` is empty, until it holds nothing.
   Status AwaitTrash(const std::string& name) const;
   // Serves the connection until `done`.
   Status Await(const bool& done);
@@ -52,7 +54,7 @@ class OwnSpawner {
   std::string top_;
   pid_t pid_ = -1;
   testing::PollLoop loop_;
-  std::map<uint32_t, UniqueFd> controls_;  // of prepared slots
+  std::map<uint32_t, UniqueFd> controls_;  // execd's control sockets, by prepared slot
   std::unique_ptr<launch::SpawnerClient> client_;
 };
 

@@ -1,5 +1,5 @@
-// A thread that does one job after the other for its owner, who waits for each: for what moves the
-// calling thread into namespaces, for good.
+// A thread that runs one job after the other while its owner waits for each. For jobs that move
+// their thread into namespaces for good.
 //
 // Thread rule: one owner.
 #pragma once
@@ -48,9 +48,9 @@ class OwnThread {
     }
   }
 
-  std::mutex mutex_;  // of the three below
+  std::mutex mutex_;  // guards changed_, job_ and stop_
   std::condition_variable changed_;
-  std::function<void()> job_;  // what the thread does next
+  std::function<void()> job_;  // the next job, or the one that is running
   bool stop_ = false;
   std::thread thread_;
 };

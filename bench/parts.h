@@ -1,4 +1,4 @@
-// Primitives that we own, each by itself: rows of the group "parts".
+// Rows of the group "parts": primitives of our own, each measured alone.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@
 
 namespace atl::bench {
 
-// A row whose sample is the mean of `times` calls, in microseconds.
+// Returns a row whose sample is the mean of `times` calls, in microseconds.
 inline Phase Part(const std::string& name, const std::string& what, int samples, int times,
                   const std::function<Status()>& call) {
   return {.series = {{name, what, "µs", {}}},

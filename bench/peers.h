@@ -1,10 +1,10 @@
-// Programs that others start sandboxes with, measured beside Atoll: each with the same busybox root
-// file system and the same command, without network, overlay or exec daemon, and with whatever else
-// they do by default.
+// Other programs that start sandboxes, measured beside Atoll. Each gets the same busybox root file
+// system and the same command. None gets a network, an overlay or an exec daemon. Everything else
+// is the program's default.
 //
-// They run from a thread with a mount namespace of its own: crun refuses hybrid hosts ("hybrid mode
-// not supported"), so the v2 hierarchy beside v1 controllers is not mounted there, and their state
-// is on a tmpfs as it would be in /run.
+// They run on a thread with a mount namespace of its own. crun refuses hybrid hosts ("hybrid mode
+// not supported"), so that namespace has no v2 hierarchy beside v1 controllers. The programs' state
+// is on a tmpfs there, as it would be in /run.
 //
 // Thread rule: one thread.
 #pragma once
@@ -24,11 +24,11 @@ inline const std::vector<std::string> kPeers = {"bwrap", "crun", "runc", "podman
 
 class Peers {
  public:
-  // `directory` is filled with bundles; its owner removes it.
+  // Writes the bundles into `directory`. The caller removes it.
   static Result<std::unique_ptr<Peers>> Open(const std::string& directory);
   ~Peers();
 
-  // Why a peer cannot run here; empty: it can.
+  // Returns why a peer cannot run here. Empty: it can.
   const std::string& missing(const std::string& peer) const { return missing_.at(peer); }
   Result<RunMicros> Run(const std::string& peer);
 

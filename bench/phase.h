@@ -1,6 +1,6 @@
-// What the program measures is a table: each group is a function that returns its rows, in the
-// order in which they run. A row says what one sample is, how it is taken, and what is promised of
-// it. Statistics and verdicts are those of the report (report.py); nothing here computes any.
+// The table of measurements. Each group is a function that returns its rows in the order in which
+// they run. A row defines one sample, the way to take it, and the bounds that it must keep.
+// report.py computes all statistics and verdicts; nothing here does.
 #pragma once
 
 #include <cmath>
@@ -13,30 +13,31 @@
 
 namespace atl::bench {
 
-// What a series keeps, with exactly one of the first two: of its median, or of another quantile.
+// A bound on the median of a series, or on another quantile. Exactly one of `at_most` and
+// `at_least` is set.
 struct Bound {
   double at_most = NAN;
   double at_least = NAN;
-  // "GROUP/SERIES" of the same run: the same quantile of it is what the bound is a ratio to (over),
-  // or what is subtracted first (less).
+  // "GROUP/SERIES" of the same run. The bound applies to the ratio to that series' quantile (over),
+  // or to the difference from it (less).
   std::string over, less;
   double quantile = 0.5;
-  // Holds on every machine, however slow or busy: broken, it ends the run with exit status 1.
+  // The bound holds on every machine, however slow or busy. If it is broken, the run exits with 1.
   bool must = false;
 };
 
 struct Series {
-  std::string name;  // with the group's before it, an identity: "create/busybox: first output"
-  std::string what;  // one sample: from → to
+  std::string name;  // unique with the group's name before it: "create/busybox: first output"
+  std::string what;  // start and end of one sample: from → to
   std::string unit;
   std::vector<Bound> bounds;
 };
 
-// Where one turn of a phase leaves its samples, in the units of their series.
+// Receives the samples of one turn of a phase, in the units of their series.
 class Take {
  public:
   virtual void Add(const std::string& series, double value) = 0;
-  // What cannot be measured on this host, and why; it is no failure.
+  // Records that this host cannot measure `series`, and why. This is not a failure.
   virtual void Absent(const std::string& series, const std::string& why) = 0;
   void AddMs(const std::string& series, int64_t micros) {
     Add(series, static_cast<double>(micros) / 1000);
@@ -47,25 +48,25 @@ class Take {
 };
 
 struct Phase {
-  // None: it only prepares what comes behind it.
+  // Series that the phase measures. If there are none, it only prepares the phases after it.
   std::vector<Series> series;
   int samples = 1;
-  int warm_up = 0;  // turns before those that count
-  int rest_ms = 0;  // before each turn
-  // Neighbours with the same one are compared: they take turns, sample by sample.
+  int warm_up = 0;  // turns before the first sample that counts
+  int rest_ms = 0;  // pause before each turn
+  // Adjacent phases with the same value are compared: they take turns, sample by sample.
   std::string turns;
-  // Of the host alone: not run again for a second set of programs.
+  // The phase measures the host alone, so it does not run again for a second set of programs.
   bool host = false;
-  // An error is a failed sample of all of `series`; the run goes on.
+  // Takes one sample. An error is a failed sample of all `series`, and the run goes on.
   std::function<Status(Take&)> run;
 };
 using Phases = std::vector<Phase>;
 
-// What a group is told.
+// Settings of a run that every group receives.
 struct Setting {
-  std::string programs;         // the folder of atolld and what it starts
-  std::string busybox, debian;  // archives of images, of 1 and of 12 layers
-  bool peers = false;           // other programs that make sandboxes are measured, too
+  std::string programs;         // folder of atolld and the programs that it starts
+  std::string busybox, debian;  // image archives with 1 and with 12 layers
+  bool peers = false;           // measures other programs that make sandboxes, too
 };
 
 Phases CreatePhases(const Setting& setting);

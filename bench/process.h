@@ -1,4 +1,4 @@
-// Programs that are run and timed.
+// Starts programs and times them.
 #pragma once
 
 #include <sys/types.h>
@@ -10,15 +10,15 @@
 
 namespace atl::bench {
 
-// posix_spawn with $PATH; stdin is /dev/null, -1 for the others too.
+// Starts a program found through $PATH. Its stdin is /dev/null; so is stdout or stderr given as -1.
 Result<pid_t> Spawn(const std::vector<std::string>& argv, int out, int err);
 
-// Waits and reaps; an exit status other than 0 is an error that names `what`.
+// Waits for the process and reaps it. An exit status other than 0 is an error that names `what`.
 Status Await(pid_t pid, const std::string& what);
 
 struct RunMicros {
-  int64_t first = 0;  // spawned → its first output
-  int64_t exit = 0;   // spawned → reaped
+  int64_t first = 0;  // from its start to its first output
+  int64_t exit = 0;   // from its start until it is reaped
 };
 // Runs a program that must print "hi" and succeed. Its standard error goes to `err`.
 Result<RunMicros> RunTimed(const std::vector<std::string>& argv, int err);

@@ -1,6 +1,6 @@
-// What a transfer costs at least when it goes through two processes: TCP into a relay, a Unix
-// socket into a second process, and that one's file. The measure for transfers through atolld and
-// execd, which go the same way with HTTP, tokens and multipart on top.
+// The lower bound of a transfer through two processes: TCP into a relay, a Unix socket into a
+// second process, and its file. It is the measure for transfers through atolld and execd, which
+// take the same path with HTTP, tokens and multipart on top.
 #pragma once
 
 #include <sys/types.h>
@@ -16,16 +16,17 @@ namespace atl::bench {
 
 class Relay {
  public:
-  // The file is in `directory`; two processes serve until this is destroyed. One transfer at a
-  // time.
+  // Starts two processes that serve until this object is destroyed. They keep the file in
+  // `directory`. One transfer at a time.
   static Result<std::unique_ptr<Relay>> Start(const std::string& directory);
   Relay(const Relay&) = delete;
   Relay& operator=(const Relay&) = delete;
   ~Relay();
 
-  // `size` bytes into the file; bytes a second from the first to the answer that all are written.
+  // Writes `size` bytes into the file. Returns bytes per second, from the first byte to the answer
+  // that all bytes are written.
   Result<double> Upload(uint64_t size);
-  // The whole file back.
+  // Reads the whole file back. Returns bytes per second.
   Result<double> Download(uint64_t size);
 
  private:
@@ -35,7 +36,8 @@ class Relay {
   pid_t near_ = -1, far_ = -1;
 };
 
-// Sends that many bytes of no content / takes that many and forgets them.
+// SendBytes sends `size` bytes of no particular content. TakeBytes receives and discards `size`
+// bytes.
 Status SendBytes(int socket, uint64_t size);
 Status TakeBytes(int socket, uint64_t size);
 

@@ -1,4 +1,4 @@
-// The requests that are measured, as a client of the API makes them.
+// The API requests that the measurements send, as any client of the API would send them.
 //
 // Thread rule: one thread per object.
 #pragma once
@@ -14,41 +14,42 @@ namespace atl::bench {
 
 struct Sandbox {
   std::string id;
-  std::string execd_path;       // of execd, through the proxy
-  std::string command_path;     // of its /command
-  std::string command_headers;  // its access token
+  std::string execd_path;       // path of execd's API through the proxy
+  std::string command_path;     // path of execd's /command
+  std::string command_headers;  // header with execd's access token
 };
 
 struct CommandMicros {
-  int64_t first = 0;     // request sent → the bytes of its output are here
-  int64_t complete = 0;  // request sent → end of the event stream
+  int64_t first = 0;     // from the request to the bytes of its output
+  int64_t complete = 0;  // from the request to the end of the event stream
 };
 
 class SandboxApi {
  public:
   static Result<SandboxApi> Connect(uint16_t port, const std::string& key);
 
-  // Idles until deleted; default limits or those (JSON), network on. `execd` not asked for yet.
-  // `members`: more of the request, each with a comma before it.
+  // Creates a sandbox that idles until it is deleted, with network. `limits` is JSON. `members` is
+  // more JSON for the request, with a comma before each member. Call FindExecd before the first
+  // command.
   Result<Sandbox> Create(const std::string& image, const std::string& limits = "{}",
                          const std::string& members = "");
-  // Likewise, of a pool.
+  // Likewise, but claims a sandbox of a pool.
   Result<Sandbox> Claim(const std::string& pool);
-  // Keeps that many sandboxes of the image parked.
+  // Creates a pool that keeps `parked` sandboxes of the image ready.
   Status MakePool(const std::string& name, const std::string& image, int parked);
-  // Waits until they are.
+  // Blocks until the pool has `parked` ready sandboxes.
   Status AwaitParked(const std::string& pool, int parked);
-  // GET …/endpoints/44772: where commands go, and the token that they need.
+  // Sends GET …/endpoints/44772. Fills in the paths and the token for commands.
   Status FindExecd(Sandbox* sandbox);
-  // `echo hi`
+  // Runs `echo hi` in the sandbox and times it.
   Result<CommandMicros> Echo(const Sandbox& sandbox);
   Status Delete(const Sandbox& sandbox);
 
   Status ImportImage(const std::string& name, const std::string& archive);
-  // GET /v1/metrics: name, with labels → value.
+  // Sends GET /v1/metrics. Returns the value of each metric by its name with labels.
   Result<std::map<std::string, double>> Metrics();
-  // Waits until the pool of network slots is as full as it gets, and the disk has what it was
-  // given: a create would else wait for the journal of those before it.
+  // Blocks until the pool of network slots is full and the disk has written the changes of earlier
+  // requests. Otherwise a measured create would wait for the journal of the creates before it.
   Status AwaitQuiet();
   // Ends every sandbox and the daemon.
   Status Shutdown();

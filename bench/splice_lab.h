@@ -1,6 +1,6 @@
 // A sandbox, a router with the splice proxy, and a server: three network namespaces, joined by veth
-// pairs, and a process in each. Connections to one port of the server are forwarded by the router,
-// those to another are redirected to its proxy; nothing else differs.
+// pairs, with a process in each. The router forwards connections to one port of the server and
+// redirects those to another port to its proxy. Nothing else differs.
 #pragma once
 
 #include <sys/types.h>
@@ -19,21 +19,22 @@ enum class Direction : uint8_t { kUp, kDown };
 
 struct Transfer {
   double bytes_a_second = 0;
-  double busy_cores = 0;  // of the whole machine, interrupts included
+  double busy_cores = 0;  // CPU use of the whole machine, interrupts included
 };
 
 class SpliceLab {
  public:
-  // Moves the calling process into the namespace of the sandbox, for good.
+  // Builds the lab. Moves the calling process into the sandbox's namespace and never moves it back.
   static Result<std::unique_ptr<SpliceLab>> Start();
   SpliceLab(const SpliceLab&) = delete;
   SpliceLab& operator=(const SpliceLab&) = delete;
   // Ends the processes; the namespaces end with them.
   ~SpliceLab();
 
-  // `size` bytes over each of so many new connections at once, from the first byte to the last.
+  // Transfers `size` bytes over each of `connections` new connections at once. Measures from the
+  // first byte to the last.
   Result<Transfer> Measure(Path path, Direction direction, uint64_t size, size_t connections);
-  // Microseconds from connect to the first byte of an answer.
+  // Returns the microseconds from connect to the first byte of an answer.
   Result<int64_t> FirstByte(Path path);
 
  private:

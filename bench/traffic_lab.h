@@ -1,4 +1,4 @@
-// The daemon's host and its neighbourhood, made of namespaces of this process, and flows through
+// A network of namespaces of this process, with the daemon's host in the middle, and flows through
 // it.
 #pragma once
 
@@ -19,13 +19,15 @@ inline constexpr char kServerAddress[] = "203.0.113.2";
 //   sandbox ══ the daemon's host ──┘
 class TrafficLab {
  public:
-  // Moves the calling process into the host's namespace, for good.
+  // Builds the network. Moves the calling process into the host's namespace and never moves it
+  // back.
   static Result<std::unique_ptr<TrafficLab>> Start();
   TrafficLab(const TrafficLab&) = delete;
   TrafficLab& operator=(const TrafficLab&) = delete;
   ~TrafficLab();
 
-  // Bytes a second of one new connection, from the plain sender or from the namespace of `pid`.
+  // Transfers `size` bytes over one new connection. Returns bytes per second. FromPlain connects
+  // from the plain sender, FromProcess from the network namespace of `pid`.
   enum class Direction : uint8_t { kUp, kDown };
   Result<double> FromPlain(Direction direction, uint64_t size);
   Result<double> FromProcess(pid_t pid, Direction direction, uint64_t size);

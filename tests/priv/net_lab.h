@@ -1,9 +1,10 @@
-// A host with its neighbourhood for tests of netpolicy, made of network namespaces of its own:
+// A host and its neighbourhood for tests of netpolicy, made of network namespaces of its own:
 //
 //   outside (203.0.113.2, 2001:db8::2, …) ── host (203.0.113.1, 2001:db8::1) ══ sandboxes
 //
-// A test runs in a forked child that has unshared its network namespace: that is the host, the
-// machine's own network is never touched, and everything is gone when the child ends.
+// A test runs in a forked child that has unshared its network namespace. That namespace is the
+// host. The test never touches the machine's own network, and the kernel removes everything when
+// the child ends.
 #pragma once
 
 #include <functional>
@@ -18,16 +19,16 @@
 namespace atl::testing {
 
 inline constexpr uint32_t kLabInstance = 7;
-inline constexpr uint32_t kLabConnections = 100;  // of one sandbox
+inline constexpr uint32_t kLabConnections = 100;  // connections that one sandbox may have
 
-// Runs `body` in a child with its own network namespace; its gtest failures are the test's.
+// Runs `body` in a child with its own network namespace. The child's gtest failures are the test's.
 void RunInOwnNetns(const std::function<void()>& body);
 
 class NetNs {
  public:
-  NetNs();  // a new one, with lo up
+  NetNs();  // makes a namespace with lo up
   int fd() const { return fd_.get(); }
-  // Runs `f` inside. Sockets made there stay there.
+  // Runs `f` in the namespace. Sockets that `f` creates stay in it.
   void Run(const std::function<void()>& f) const;
   void Close() { fd_.reset(); }
 
@@ -35,7 +36,7 @@ class NetNs {
   UniqueFd fd_;
 };
 
-// An emulated machine that gets little of the processor takes its time.
+// Long, because an emulated machine may get little CPU time.
 constexpr int64_t kCarrierMicros = 30'000'000;
 
 struct Guest {
@@ -48,11 +49,11 @@ struct Guest {
 class NetLab {
  public:
   NetLab();
-  // Opens (or opens again) the network under test.
+  // Opens, or reopens, the network under test.
   void OpenNetwork(std::vector<std::string> dns_upstreams = {"203.0.113.2"});
   netpolicy::Network& network() { return *network_; }
   void CloseNetwork() { network_.reset(); }
-  // A namespace with the slot's link.
+  // Returns a namespace with the slot's link.
   std::unique_ptr<Guest> AddGuest(uint32_t slot);
 
   const NetNs& outside() const { return outside_; }
@@ -62,9 +63,10 @@ class NetLab {
   std::unique_ptr<netpolicy::Network> network_;
 };
 
-// Runs nft(8) commands through libnftables, the oracle; its output.
+// Runs nft(8) commands through libnftables, independently of the code under test. Returns their
+// output.
 std::string Nft(const std::string& commands);
-// Says to the barrier that the table has passed every packet, as no one but root of the host can.
+// Marks every packet for the barrier as passed by the table. Only root of the host can do this.
 void OpenBarrier();
 
 void AddAddress(const std::string& link, const std::string& address, int prefix);
@@ -72,20 +74,22 @@ void AddNeighbour(const std::string& link, const std::string& address,
                   const netpolicy::MacBytes& mac);
 void AddRoute(const std::string& network, int prefix, const std::string& gateway);
 
-// Sockets of `type` in the calling namespace. Non-blocking.
+// Opens a socket of `type` in the calling thread's namespace. The socket is non-blocking.
 UniqueFd Listen(int type, const std::string& address, uint16_t port);
-// What became of a connection attempt to a listener.
+// The outcome of a connection attempt to a listener.
 enum class Reach { kConnected, kUnreachable, kSilence, kRefused };
-// How long a packet is waited for that should not come, and one that should: it takes well under a
-// millisecond, but a busy machine may keep the softirq thread from it. Less than the second after
-// which TCP would send again and hide a loss.
+// kSilenceMs: how long a test waits for a packet that should not arrive. kPatienceMs: how long it
+// waits for a packet that should. Delivery takes well under a millisecond, but a busy machine may
+// delay the softirq thread. Both are less than the second after which TCP would retransmit and hide
+// a loss.
 inline constexpr int kSilenceMs = 200;
 inline constexpr int kPatienceMs = 900;
 Reach TryConnect(const std::string& address, uint16_t port, int limit_ms = kPatienceMs);
-// Sends one datagram, UDP or (raw_protocol) raw; `from` may be empty. False if that failed.
+// Sends one datagram, UDP or (raw_protocol) raw. `from` may be empty. Returns false if that failed.
 bool SendDatagram(const std::string& from, const std::string& to, uint16_t port,
                   const std::string& payload, int raw_protocol = 0);
-// The next datagram, and who sent it; false after `limit_ms` of silence.
+// WaitReadable returns false after `limit_ms` of silence. ReceiveFrom returns the next datagram and
+// sets `from` to its sender.
 bool WaitReadable(int fd, int limit_ms);
 std::string ReceiveFrom(int fd, netpolicy::Endpoint* from = nullptr, int limit_ms = 2000);
 

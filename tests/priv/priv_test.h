@@ -1,12 +1,12 @@
 // PRIV_TEST(Suite, Name) { ... }: a GoogleTest case whose body runs as root in a forked child.
 //
-// The body may unshare, mount, drop capabilities, load seccomp or chdir: the test program stays as
-// it was. EXPECT_*, ASSERT_* and FAIL() work as usual in the body, and in what it forks; their
-// texts reach the parent's report. The case also fails when
-//  - the program does not run as root: a privileged test never skips;
-//  - the body dies of a signal, exits on its own, or overruns the time limit;
-//  - it leaves a process behind, however that process detached itself.
-// The body starts single-threaded; it inherits the parent's fds, working directory and stdio.
+// The body may unshare, mount, drop capabilities, load seccomp or chdir without an effect on the
+// test program. EXPECT_*, ASSERT_* and FAIL() work as usual in the body and in its children; their
+// texts reach the parent's report. The case also fails if
+// - the program does not run as root: a privileged test never skips;
+// - the body dies of a signal, exits on its own, or exceeds the time limit;
+// - the body leaves a process behind, however that process detached itself.
+// The body starts single-threaded. It inherits the parent's fds, working directory and stdio.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,14 +16,14 @@
 
 namespace atl::priv {
 
-// Below meson's own limit for a whole program, so that a hang names its case.
+// Below meson's own limit for a whole program, so that the report of a hang names its case.
 inline constexpr int kTimeLimitMs = 25'000;
 
-// Runs `body` in the child and turns what happened into the current test's result.
+// Runs `body` in the child and adds its outcome to the current test's result.
 void RunInChild(void (*body)(), int time_limit_ms = kTimeLimitMs);
 
-// A directory for this test alone, on a file system that can hold overlay uppers and be id-mapped
-// ($TEST_TMPDIR or /var/tmp); removed with all that is in it, by the process that made it.
+// A directory for one test, on a file system that can hold overlay uppers and be id-mapped
+// ($TEST_TMPDIR or /var/tmp). The process that made it removes it with everything in it.
 class ScratchDir {
  public:
   ScratchDir();
@@ -33,8 +33,8 @@ class ScratchDir {
 
   const std::filesystem::path& path() const { return path_; }
   std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-  // What a shell says that runs `command` in the directory `where` of this one; the first command
-  // in it that fails is the test's failure.
+  // Returns the output of a shell that runs `command` in the subdirectory `where`. The test fails
+  // if a command in it fails, and the shell stops there.
   std::string Sh(const std::string& command, const std::string& where = "") const;
 
  private:

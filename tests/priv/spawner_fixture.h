@@ -1,4 +1,4 @@
-// A real atoll-spawner with directories of its own, and the client that talks to it.
+// A real atoll-spawner with directories of its own, and a client connected to it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,15 +18,16 @@
 
 namespace atl::priv {
 
-// Gives a file of a layer to its root, which the store keeps as an id of its own.
+// Gives a file of a layer to the image's root user. The store keeps that user as an id of its own.
 void Own(const std::filesystem::path& path);
 
 class SpawnerFixture {
  public:
-  // Furnishes a data directory; what it returns is kept until the spawner has ended.
+  // Prepares a data directory before the spawner starts. The fixture keeps the returned object
+  // until the spawner has ended.
   using Furnish = std::function<std::shared_ptr<void>(const std::string& data_dir)>;
-  // Starts it with the stand-in for execd, or the real one. Layer 1 is a busybox root.
-  // `flags`: more of the spawner's command line.
+  // Starts the spawner with the stand-in for execd, or with the real execd. Layer 1 is a busybox
+  // root. `flags` are added to the spawner's command line.
   explicit SpawnerFixture(const std::string& execd_variable = "ATOLL_START_AND_EXEC",
                           const Furnish& furnish = {}, std::vector<std::string> flags = {});
   ~SpawnerFixture();
@@ -35,33 +36,35 @@ class SpawnerFixture {
   testing::PollLoop& loop() { return loop_; }
   const wire::Greeting& hello() const { return hello_; }
   pid_t pid() const { return pid_; }
-  // The builders of slots that it has, or has left.
+  // Returns the slot builders that are children of this spawner, or orphans of an earlier one.
   std::vector<pid_t> Builders() const { return Workers("atoll-slots"); }
-  // Forks of it, without a program of their own, that go by this name.
+  // Returns the spawner's forks with this process name. They have executed no other program.
   std::vector<pid_t> Workers(const std::string& name) const;
   std::string data_dir() const { return scratch_ / "data"; }
   std::string run_dir() const { return scratch_ / "run"; }
 
   void Connect();
-  // One without the client type, which cannot misbehave.
+  // Opens a connection without the client type, which would prevent misbehaviour.
   static UniqueFd RawConnection(const std::string& run_dir);
   void StartProcess();
   void KillProcess();
-  // Of one that was told to stop.
+  // Waits for the end of a spawner that was told to stop.
   void AwaitEnd();
-  // Until the present connection has ended.
+  // Waits until the present connection has ended.
   void AwaitLost();
 
-  // What a daemon sends when nobody asks for anything.
+  // The limits that a daemon sends if a request names none.
   static cgroup::Limits DefaultLimits();
-  // Once, and until what the slot's last sandbox has left is deleted.
+  // TryPrepare tries once. Prepare retries until the leftovers of the slot's last sandbox are
+  // deleted.
   Status TryPrepare(uint32_t slot, const cgroup::Limits& limits = DefaultLimits());
   Status TryPrepare(uint32_t slot, const std::string& tier);
   Status Prepare(uint32_t slot, const cgroup::Limits& limits = DefaultLimits());
-  // With these descriptors for execd.
+  // Prepares a slot with the given descriptors for execd.
   Status Prepare(uint32_t slot, const cgroup::Limits& limits, int control, int listener,
                  const std::string& tier = std::string(wire::kNamespaceTier));
-  // Only asks; returns when the spawner has passed it on to its builder.
+  // Requests a slot and does not wait for it. Returns when the spawner has passed the request to
+  // its builder.
   Status BeginPrepare(uint32_t slot);
   static wire::Plan PlanFor(uint32_t slot);
 
@@ -70,14 +73,14 @@ class SpawnerFixture {
     UniqueFd control;
     wire::Built built;
   };
-  // Prepares the slot and builds. The other end of execd's control socket is in the result.
+  // Prepares the slot and builds a sandbox. The result has the other end of execd's control socket.
   Result<Sandbox> Build(uint32_t slot);
   Result<Sandbox> Build(const wire::Plan& plan);
   Status Destroy(const std::string& id);
 
-  // Claims: runs `script` with busybox sh as the entrypoint.
+  // Claims the sandbox: runs `script` with busybox sh as the entrypoint.
   static void Claim(const Sandbox& sandbox, const std::string& script);
-  // Build, claim, everything it prints, destroy.
+  // Builds and claims a sandbox, reads everything that it prints, and destroys it.
   std::string Run(const std::string& script, uint32_t slot = 1);
   static std::string ReadToEnd(int fd);
 
@@ -86,7 +89,7 @@ class SpawnerFixture {
  private:
   void RemoveGroup() const;
   Status TryPrepare(uint32_t slot, const cgroup::Limits& limits, const std::string& tier);
-  std::map<uint32_t, UniqueFd> controls_;  // of prepared slots
+  std::map<uint32_t, UniqueFd> controls_;  // execd's control sockets, by prepared slot
   ScratchDir scratch_;
   std::shared_ptr<void> furniture_;
   std::string execd_;

@@ -1,5 +1,5 @@
-// What the tests of volumes share: a spawner that allows one directory of the host, and one-line
-// sandboxes.
+// The fixture that the tests of volumes share: a spawner that allows one directory of the host, and
+// sandboxes that run one line of script.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,10 +26,10 @@ class VolumeLab {
       : spawner_("ATOLL_START_AND_EXEC", {}, {"--host-path", MakeTop(scratch_ / "allowed")}) {}
 
   SpawnerFixture& spawner() { return spawner_; }
-  // The directory that is allowed, Alice's, and one beside it that is not.
+  // Alice's directory, which the spawner allows, and one beside it, which it does not.
   std::string allowed() const { return scratch_ / "allowed"; }
   std::string outside() const { return scratch_ / "outside"; }
-  // Of a named volume, as the host sees it.
+  // Returns the host's path of a named volume.
   std::string PathOf(const std::string& name) {
     return spawner_.data_dir() + "/store/volumes/" + name;
   }
@@ -72,8 +72,8 @@ class VolumeLab {
     });
   }
 
-  // What `script` prints (not its errors) in a sandbox with these volumes, or "(why it could not be
-  // built)".
+  // Runs `script` in a sandbox with these volumes. Returns its output without its errors, or
+  // "(REASON)" if the sandbox could not be built.
   std::string Run(const std::vector<wire::Volume>& volumes, const std::string& script,
                   std::vector<wire::LayerId> layers = {1}) {
     const Status prepared = spawner_.Prepare(1);
@@ -83,7 +83,7 @@ class VolumeLab {
     plan.layers = std::move(layers);
     auto sandbox = spawner_.Build(plan);
     if (!sandbox) {
-      // Of a plan that was refused by its form, the slot is still there.
+      // The slot is still prepared if the spawner refused the plan by its form.
       [[maybe_unused]] const Status dropped = Await([&](launch::SpawnerClient::Finished done) {
         spawner_.client().Ask(wire::DropSlot{1}, std::move(done));
       });
@@ -95,7 +95,7 @@ class VolumeLab {
     return output;
   }
 
-  // A layer of number 2 for Run's `layers`.
+  // Makes the directory of layer 2, for Run's `layers`.
   std::filesystem::path NewLayer() {
     const std::filesystem::path layer = spawner_.data_dir() + "/store/fs/layers/2";
     std::filesystem::create_directories(layer);

@@ -1,5 +1,5 @@
-// A store of test layers in a directory that is compared before and after: nothing may land beside
-// the layer.
+// A store of test layers in a directory that is compared before and after each test: the unpacker
+// must write nothing beside the layer.
 #pragma once
 
 #include <fcntl.h>
@@ -25,7 +25,7 @@ class UnpackFixture : public ::testing::Test {
  protected:
   void SetUp() override {
     ASSERT_EQ(geteuid(), 0U) << "this test builds namespaces: run it as root";
-    // As ScratchDir: a file system that takes whiteouts and xattrs of users.
+    // The same place as ScratchDir's: a file system that stores whiteouts and user xattrs.
     const char* directory = getenv("TEST_TMPDIR");
     std::string pattern = std::string(directory ? directory : "/var/tmp") + "/atoll-unpack-XXXXXX";
     ASSERT_NE(mkdtemp(pattern.data()), nullptr);
@@ -42,7 +42,7 @@ class UnpackFixture : public ::testing::Test {
       const std::string name = entry.path().filename();
       EXPECT_TRUE(name == "secret" || name == "input" || expected_.contains(name)) << name;
     }
-    // Deep trees: not by std::filesystem, which recurses.
+    // std::filesystem recurses and would overflow its stack on the deep trees of these tests.
     EXPECT_TRUE(sys::RemoveTree(AT_FDCWD, base_));
   }
 
@@ -56,7 +56,8 @@ class UnpackFixture : public ::testing::Test {
   }
   std::string Path(const std::string& name) const { return base_ + "/" + name; }
 
-  // A directory for the unpacker, below one that it may not pass through.
+  // Makes and opens an output directory for the unpacker. Its parent, base_, is closed to the
+  // unpacker's user.
   UniqueFd MakeOutput(const std::string& name) {
     expected_.insert(name);
     EXPECT_EQ(mkdir(Path(name).c_str(), 0755), 0);
@@ -87,7 +88,7 @@ class UnpackFixture : public ::testing::Test {
     EXPECT_TRUE(report) << outcome.report;
     return report ? *report : UnpackReport{};
   }
-  // Expects a refusal whose line contains `why`.
+  // Expects that the unpacker refuses the archive with a line that contains `why`.
   void Refuses(const std::string& mode, const std::string& archive, const std::string& why,
                Code code = Code::kInvalidArgument, std::vector<std::string> limits = {}) {
     const std::string output = "refused" + std::to_string(expected_.size());

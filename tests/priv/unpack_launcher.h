@@ -1,4 +1,4 @@
-// Runs the real atoll-unpack as the spawner does, for tests: fresh namespaces, ids 0 to 65535 on a
+// Runs the real atoll-unpack as the spawner does: fresh namespaces, ids 0 to 65535 mapped to a
 // range of their own, three descriptors.
 #pragma once
 
@@ -17,7 +17,7 @@ struct UnpackRun {
   int output = -1;                  // borrowed
   std::vector<std::string> limits;  // "max_bytes=…"
   const char* program = nullptr;    // null: $ATOLL_UNPACK
-  // What a careless spawner might get wrong.
+  // Mistakes that a careless spawner might make.
   bool own_user_namespace = true;
   bool no_new_privs = true;
 };

@@ -1,5 +1,5 @@
-// How many members an aggregate has: the most values that it can be made of. For tests that a list
-// of fields leaves none out.
+// Counts the members of an aggregate: the largest number of values that it can be initialized from.
+// Tests use it to check that a list of fields is complete.
 #pragma once
 
 #include <cstddef>

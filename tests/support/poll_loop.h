@@ -1,5 +1,5 @@
-// A Loop for tests: poll(2) on the calling thread, turned by hand. RunBlocking runs at once, on
-// this thread.
+// A Loop for tests. It calls poll(2) on the calling thread, and only while the test runs it.
+// RunBlocking does its work at once, on this thread.
 #pragma once
 
 #include <deque>
@@ -20,7 +20,7 @@ class PollLoop final : public Loop {
   void Post(Callback callback) override;
   void RunBlocking(Callback work, Callback done) override;
 
-  // Serves what happens until `ready` holds; false after `timeout_ms`.
+  // Serves events until `ready` holds. Returns false after `timeout_ms`.
   bool RunUntil(const std::function<bool()>& ready, int timeout_ms = 10'000);
 
  private:

@@ -24,7 +24,7 @@ using nlohmann::json;
 inline const sandbox::Caller kCaller;
 inline constexpr char kKey[] = "test-api-key";
 
-// Keeps what the API did with it.
+// Records the API's answer.
 class FakeExchange final : public http::Exchange {
  public:
   const http::Request& request() const override { return head; }
@@ -152,7 +152,7 @@ class ApiTest : public testing::Test {
       spawner, {*wire::ParseObjectStore("store https://s3.example bucket=data credentials=/k")}};
   std::unique_ptr<sandbox::Volumes> volumes =
       std::move(*sandbox::Volumes::Open(loop, clock, spawner, *volume_store, {}));
-  std::unique_ptr<sandbox::Store> room;  // of the file that the next one is in
+  std::unique_ptr<sandbox::Store> room;  // owns atoll.db, the file that snapshot_store also uses
   std::unique_ptr<sandbox::SnapshotStore> snapshot_store;
   std::unique_ptr<sandbox::PoolStore> pool_store;
   std::unique_ptr<sandbox::TemplateStore> template_store;

@@ -15,15 +15,15 @@ struct ssl_st;
 
 namespace atl::http {
 
-// Built with HTTP_TESTS_OVER_TLS, servers speak TLS and so do the peers that connect to them: every
-// test of the server and the proxy is one of TLS as well.
+// If HTTP_TESTS_OVER_TLS is defined, the servers and the peers that connect to them use TLS, so
+// that every test of the server and of the proxy also runs over TLS.
 #ifdef HTTP_TESTS_OVER_TLS
 inline constexpr bool kOverTls = true;
 #else
 inline constexpr bool kOverTls = false;
 #endif
 
-// The other end of a socket: reads and writes block, a peer that stays silent for 10 s fails the
+// The test's end of a socket. Reads and writes block. A peer that stays silent for 10 s fails the
 // test.
 class Peer {
  public:
@@ -31,20 +31,20 @@ class Peer {
   static Peer ConnectTcp(uint16_t port, bool tls = kOverTls);
 
   void Send(std::string_view bytes);
-  // Whether all could be sent.
+  // Returns true if everything could be sent.
   bool TrySend(std::string_view bytes);
-  // Reads until `needle` has come; returns everything up to its end and keeps the rest.
+  // Reads until `needle` has arrived. Returns everything up to its end and keeps the rest.
   std::string ReadUntil(std::string_view needle);
   std::string ReadExactly(size_t n);
-  // Reads to the end; `*reset` tells whether that was a reset, or the end of a TLS connection that
-  // was not announced.
+  // Reads to the end of the stream. Sets `*reset` if the end was a reset, or the end of a TLS
+  // connection without a close_notify alert.
   std::string ReadToEnd(bool* reset = nullptr);
-  // A head, and the body that its Content-Length announces.
+  // Reads a head and the body that its Content-Length announces.
   std::string ReadResponse();
   void ShutdownWrite();
   void Close() { fd_.reset(); }
   int fd() const { return fd_.get(); }
-  ssl_st* ssl() const { return ssl_.get(); }  // null: none
+  ssl_st* ssl() const { return ssl_.get(); }  // null: no TLS
 
  private:
   bool Fill();  // false at the end of the stream
@@ -55,17 +55,17 @@ class Peer {
   bool reset_ = false;
 };
 
-// What comes behind a response's head.
+// Returns the part of a response after its head.
 std::string BodyOf(const std::string& response);
 
-// A Unix socket that listens; the test plays the upstream by hand.
+// A listening Unix socket. The test plays the upstream.
 class UnixListener {
  public:
   UnixListener();
   ~UnixListener();
   const std::string& path() const { return path_; }
   Peer Accept();
-  // Whether a connection is waiting now.
+  // Returns true if a connection waits to be accepted.
   bool HasWaiting() const;
 
  private:
@@ -74,14 +74,14 @@ class UnixListener {
   UniqueFd fd_;
 };
 
-// A server with its loop in a thread of its own.
+// A server whose loop runs on a thread of its own.
 class RunningServer {
  public:
   explicit RunningServer(Handler handler, ServerConfig config = {});
   ~RunningServer();
   uint16_t port() const { return server_->port(); }
   Peer Connect() const { return Peer::ConnectTcp(port()); }
-  // Runs on the loop, and waits for it.
+  // Runs `work` on the loop and waits until it has finished.
   void OnLoop(const std::function<void()>& work);
   Server& server() { return *server_; }
   PooledLoop& loop() { return *loop_; }
@@ -92,11 +92,12 @@ class RunningServer {
   std::thread thread_;
 };
 
-// Of one TestCertificate, for 127.0.0.1 and localhost, and of those who believe it.
+// TLS contexts of a server with a TestCertificate for 127.0.0.1 and localhost, and of a client that
+// trusts it.
 std::shared_ptr<const TlsContext> ServerTls();
 std::shared_ptr<const TlsContext> ClientTrust();
 
-// The value of a header in a raw head; all of them if it repeats.
+// Returns all values of a header in a raw head, in order.
 std::vector<std::string> FieldsOf(const std::string& head, std::string_view name);
 
 }  // namespace atl::http

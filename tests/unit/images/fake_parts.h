@@ -1,4 +1,5 @@
-// A loop that runs when told, and a runner that unpacks by table: for tests of the store alone.
+// A loop that runs only when the test asks, and a runner that unpacks from a table. For tests of
+// the store alone.
 #pragma once
 
 #include <fcntl.h>
@@ -30,13 +31,13 @@ class ManualLoop : public Loop {
   void Cancel(Id) override {}
   void Post(Callback callback) override { queue_.push_back(std::move(callback)); }
   void RunBlocking(Callback work, Callback done) override {
-    // Two steps: a crash, or another call, may come between them.
+    // Two steps, because a crash or another call may come between them.
     Post([this, work = std::move(work), done = std::move(done)] {
       work();
       Post(done);
     });
   }
-  // One callback; false if there is none.
+  // Runs one callback. Returns false if there is none.
   bool Step() {
     if (queue_.empty()) return false;
     const Callback callback = std::move(queue_.front());
@@ -57,15 +58,15 @@ class FakeRunner : public UnpackRunner {
  public:
   explicit FakeRunner(Loop& loop) : loop_(loop) {}
 
-  // What the next SplitArchive puts into the directory.
+  // Files that the next SplitArchive puts into the directory.
   std::map<std::string, std::string> members;
-  // By content of the blob: the report of ExtractLayer; others fail with `extract_error`.
+  // Reports of ExtractLayer by content of the blob. Other blobs fail with `extract_error`.
   std::map<std::string, UnpackReport> reports;
   Error extract_error{Code::kInternal,
                       "exit 1: error invalid_argument: 'x': its name contains '..'\n"};
   bool fail_publish = false;
   bool away = false;
-  // What PackLayer writes of a layer.
+  // Output of PackLayer by layer.
   std::map<wire::LayerId, std::string> packed;
 
   std::vector<wire::LayerId> extracted;
@@ -122,9 +123,9 @@ struct FakeImage {
   std::string process = "{}";
 
   static std::string Hex(const std::string& bytes) { return Sha256Of(bytes).substr(7); }
-  // The tests' diff_id of a blob: any digest will do.
+  // Returns the diff_id of a blob in these tests, an arbitrary digest.
   static std::string DiffId(const std::string& blob) { return Sha256Of("tar of " + blob); }
-  // What its layer is packed as.
+  // Returns the packed form of the blob's layer.
   static std::string Packed(const std::string& blob) { return "packed " + blob; }
 
   void Fill(FakeRunner& runner, std::string_view arch) const {

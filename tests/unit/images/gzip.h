@@ -1,11 +1,11 @@
-// Compression in memory, through libarchive: the unpacker's own dependency.
+// Compresses in memory through libarchive, as the unpacker decompresses.
 #pragma once
 
 #include <string>
 
 namespace atl::images {
 
-// `with`: "gzip", "zstd", "xz" or "bzip2".
+// Compresses `bytes`. `with` is "gzip", "zstd", "xz" or "bzip2".
 std::string Compress(const std::string& bytes, const char* with);
 std::string Gzip(const std::string& bytes);
 

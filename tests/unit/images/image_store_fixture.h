@@ -1,4 +1,4 @@
-// A store in a directory of its own, whose unpacker is a fake.
+// An image store in a directory of its own, with a fake unpacker.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace atl::images {
 class ImageStoreTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    // Not on a disk: the database is synced at every commit, which is not what is tested here.
+    // tmpfs, because the database is synced at every commit and no test here is about that.
     char pattern[] = "/dev/shm/atoll-store-XXXXXX";
     ASSERT_NE(mkdtemp(pattern), nullptr);
     directory_ = pattern;
@@ -51,7 +51,8 @@ class ImageStoreTest : public ::testing::Test {
     EXPECT_TRUE(std::filesystem::is_empty(directory_ + "/tmp"));
     return *std::move(result);
   }
-  // A failed import of members that someone has tampered with leaves nothing behind.
+  // Imports members that somebody has tampered with. Expects an error that contains `why`, and
+  // nothing left behind.
   void Refused(const std::string& why, Code code = Code::kInvalidArgument) {
     const auto present = runner_.present;
     const size_t before = store_->List().size();

@@ -13,7 +13,7 @@
 namespace atl::images {
 
 struct TarEntry {
-  char type = '0';  // ustar's typeflag
+  char type = '0';  // type flag of ustar
   std::string name;
   std::string content;
   std::string link;
@@ -21,7 +21,7 @@ struct TarEntry {
   unsigned long uid = 0, gid = 0;
   unsigned major = 0, minor = 0;
   unsigned long mtime = 1'600'000'000;
-  // PAX records put before the entry: "path", "SCHILY.xattr.user.x", …
+  // PAX records before the entry: "path", "SCHILY.xattr.user.x", …
   std::vector<std::pair<std::string, std::string>> pax;
 };
 
@@ -50,11 +50,11 @@ class TarBuilder {
   TarBuilder& HardLink(std::string name, std::string target) {
     return Add({.type = '1', .name = std::move(name), .link = std::move(target)});
   }
-  // GNU's 'L': the name of the next entry.
+  // Adds GNU's 'L' entry: the name of the next entry.
   TarBuilder& LongName(const std::string& name) {
     return Add({.type = 'L', .name = "././@LongLink", .content = name + '\0'});
   }
-  // A header that promises `size` bytes, which do not follow.
+  // Adds a header that promises `size` bytes, without those bytes.
   TarBuilder& HeaderOnly(const TarEntry& entry, uint64_t size) {
     Header(entry, size);
     return *this;
@@ -76,7 +76,7 @@ class TarBuilder {
     return std::to_string(length) + " " + key + "=" + value + "\n";
   }
   static void Number(char* field, size_t width, uint64_t value) {
-    if (width == 12 && value >= (uint64_t{1} << 33)) {  // GNU's base 256
+    if (width == 12 && value >= (uint64_t{1} << 33)) {  // base 256, an extension of GNU
       for (size_t i = 0; i < 8; ++i) field[11 - i] = static_cast<char>(value >> (8 * i));
       field[0] = static_cast<char>(0x80);
       return;

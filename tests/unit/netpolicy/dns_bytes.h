@@ -1,4 +1,4 @@
-// DNS messages for tests, written byte by byte: independent of the parser under test.
+// Builds DNS messages for tests byte by byte, independently of the parser under test.
 #pragma once
 
 #include <algorithm>
@@ -31,30 +31,30 @@ inline std::string DnsHeaderBytes(unsigned id, unsigned flags, unsigned question
   return U16(id) + U16(flags) + U16(questions) + U16(answers) + U16(authorities) + U16(additionals);
 }
 
-// A recursive query, type A unless told.
+// Returns a recursive query, type A by default.
 inline std::string DnsQueryFor(const std::string& name, unsigned id, unsigned type = 1) {
   return DnsHeaderBytes(id, 0x0100, 1) + DnsName(name) + U16(type) + U16(1);
 }
 
-// The same with an EDNS record that takes answers of `udp_size`.
+// Returns the same query with an EDNS record that accepts answers of up to `udp_size` bytes.
 inline std::string DnsEdnsQueryFor(const std::string& name, unsigned id, unsigned udp_size) {
   return DnsHeaderBytes(id, 0x0100, 1, 0, 0, 1) + DnsName(name) + U16(1) + U16(1) +
          std::string(1, '\0') + U16(41) + U16(udp_size) + U16(0) + U16(0) + U16(0);
 }
 
-// Name, type and class of a query.
+// Returns name, type and class of a query.
 inline std::string DnsQuestionOf(const std::string& query) {
   return query.substr(12, query.find('\0', 12) + 5 - 12);
 }
 
-// A record of the class IN.
+// Returns a record of the class IN.
 inline std::string DnsRecordBytes(const std::string& name_bytes, unsigned type, uint32_t ttl,
                                   const std::string& data) {
   return name_bytes + U16(type) + U16(1) + U16(ttl >> 16) + U16(ttl) +
          U16(static_cast<unsigned>(data.size())) + data;
 }
 
-// The answer and authority sections as given.
+// Returns an answer with the given answer and authority sections.
 inline std::string DnsRecordsTo(const std::string& query, const std::vector<std::string>& answers,
                                 const std::vector<std::string>& authorities = {},
                                 unsigned flags = 0x8180) {
@@ -66,19 +66,19 @@ inline std::string DnsRecordsTo(const std::string& query, const std::vector<std:
   return message;
 }
 
-// An answer with one A record, without EDNS.
+// Returns an answer with one A record, without EDNS.
 inline std::string DnsAnswerTo(const std::string& query, std::array<uint8_t, 4> address,
                                uint32_t ttl = 60) {
   return DnsRecordsTo(
       query, {DnsRecordBytes(U16(0xc00c), 1, ttl, std::string(address.begin(), address.end()))});
 }
 
-// An answer without records.
+// Returns an answer without records.
 inline std::string DnsEmptyAnswerTo(const std::string& query, unsigned flags) {
   return DnsRecordsTo(query, {}, {}, flags);
 }
 
-// What a resolver of ours puts behind an answer to a query with EDNS.
+// Returns the OPT record that our resolvers append to an answer if the query had EDNS.
 inline std::string DnsOptBytes(unsigned flags = 0) {
   return std::string(1, '\0') + U16(41) + U16(1232) + U16(0) + U16(flags) + U16(0);
 }

@@ -1,4 +1,4 @@
-// A DNS forwarder on loopback between a client and an upstream, both of them the test's.
+// A DNS forwarder on loopback between a client and an upstream. The test plays both.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,8 +26,8 @@ using netpolicy::ParseEndpoint;
 
 inline constexpr std::array<uint8_t, 4> kAddress{192, 0, 2, 80};
 
-// An address that no other socket of this machine uses: a UDP port that is free on 127.0.0.1 need
-// not be free for TCP.
+// Returns a loopback address that no other socket of this machine uses. A UDP port that is free on
+// 127.0.0.1 need not be free for TCP.
 inline std::string OwnLoopback() {
   static int count = 0;
   const int pid = ::getpid();
@@ -82,7 +82,7 @@ struct Upstream {
         const std::string query = Read(fd);
         if (query.empty()) return loop.Unwatch(std::exchange(connection_watch, 0));
         const std::string answer = DnsFramed(tcp_answer(query.substr(2)));
-        // In two pieces.
+        // Two pieces, so that the client reads a partial message.
         ::send(fd, answer.data(), 1, 0);
         ::send(fd, answer.data() + 1, answer.size() - 1, 0);
       });
@@ -101,7 +101,7 @@ struct Upstream {
   };
 };
 
-// Takes questions and answers none.
+// Receives questions and answers none.
 struct SilentUpstream : Upstream {
   SilentUpstream() {
     answers = [](const std::string&) -> std::vector<std::string> { return {}; };
@@ -117,7 +117,7 @@ class ManualClock : public Clock {
   int64_t now_us = 1'000'000'000;
 };
 
-// Knows what the test says, and writes down what it is told.
+// Answers as the test says, and records each call.
 class FakeDnsGate : public DnsGate {
  public:
   struct Learned {
@@ -168,7 +168,7 @@ class DnsForwarderTest : public ::testing::Test {
     forwarder = std::move(*opened);
     ASSERT_TRUE(forwarder->Start(loop, gate).has_value());
   }
-  // `source`: an address of loopback, instead of 127.0.0.1.
+  // Opens a client socket. `source` is a loopback address to use instead of 127.0.0.1.
   UniqueFd Client(int type, const std::string& source = "") {
     UniqueFd fd(::socket(AF_INET, type | SOCK_CLOEXEC, 0));
     if (!source.empty()) {

@@ -1,5 +1,5 @@
-// The splice proxy between clients and servers on loopback. Servers have nominal addresses, which
-// the proxy believes in and judges; connect(2) alone goes elsewhere.
+// The splice proxy between clients and servers on loopback. Each server has a nominal address,
+// which the proxy sees and judges. Only connect(2) goes to the real one.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@
 
 namespace atl::testing {
 
-// The n-th server's address as the proxy knows it.
+// Returns the nominal address of the n-th server.
 inline netpolicy::IpAddress Nominal(uint8_t n) {
   netpolicy::IpAddress address;
   address.bytes = {198, 51, 100, n};
@@ -98,7 +98,7 @@ class FakeGate final : public netpolicy::ProxyGate {
   std::map<Id, OnResolved> pending_;
 };
 
-// An end of a TCP connection in the hands of a test.
+// The test's end of a TCP connection.
 class Peer {
  public:
   Peer() = default;
@@ -118,13 +118,13 @@ class Peer {
   }
   void Close() { fd_.reset(); }
 
-  // The other end has reset the connection, whatever is left to be read.
+  // Returns true if the other end has reset the connection, even if bytes are left to read.
   bool Broken() const {
     pollfd poll{fd_.get(), 0, 0};
     return ::poll(&poll, 1, 0) == 1 && (poll.revents & POLLERR) != 0;
   }
 
-  // Takes what is there.
+  // Reads the bytes that have arrived.
   void Read() {
     char buffer[65536];
     while (!ended && !reset) {
@@ -163,7 +163,7 @@ class Listener {
     EXPECT_EQ(::listen(fd_.get(), 128), 0);
   }
   netpolicy::Endpoint endpoint() const { return LocalOf(fd_.get()); }
-  // Invalid if nobody came.
+  // Accepts a connection. Returns an invalid Peer if no client connects in time.
   Peer Accept() {
     pollfd poll{fd_.get(), POLLIN, 0};
     if (::poll(&poll, 1, 0) != 1) return Peer();
@@ -174,7 +174,7 @@ class Listener {
   UniqueFd fd_;
 };
 
-// Listens, but its queue is full: connecting to it gets no answer.
+// Listens with a full queue, so that a connect to it gets no answer.
 class BlackHole {
  public:
   BlackHole() : fd_(BoundStream("127.0.0.1")), filler_(BoundStream("127.0.0.1")) {
@@ -200,7 +200,7 @@ class SpliceTest : public ::testing::Test {
     config.connect = [this](int socket, const netpolicy::Endpoint& to) {
       dialled.push_back(to.ToString());
       const auto target = servers.find(to.ToString());
-      // Nobody answers: as an address behind a firewall.
+      // Unknown addresses get no answer, like an address behind a firewall.
       if (target == servers.end()) {
         return ::connect(socket, hole.endpoint().get(), hole.endpoint().size);
       }
@@ -211,7 +211,7 @@ class SpliceTest : public ::testing::Test {
     proxy = std::move(*opened);
     ASSERT_TRUE(proxy->Start(loop, gate).has_value());
   }
-  // `name` is allowed and is the server `listener`, whose nominal address is the n-th.
+  // Allows `name` and lets it lead to `listener`, whose nominal address is the n-th.
   void Serve(const std::string& name, uint8_t n, const Listener& listener) {
     gate.allowed.insert(name);
     gate.addresses[name] = {Nominal(n)};
@@ -258,7 +258,7 @@ class SpliceTest : public ::testing::Test {
     }));
     EXPECT_TRUE(peer.reset);
   }
-  // The refusal that a TLS client sees: a fatal alert, then the end.
+  // Expects a refusal as a TLS client sees it: a fatal alert, then the end.
   void ExpectAlert(Peer& peer, int description) {
     ExpectEnd(peer);
     EXPECT_EQ(peer.got, (std::string{21, 3, 3, 0, 2, 2, static_cast<char>(description)}));

@@ -1,4 +1,4 @@
-// A Loop for tests: poll(2) on the test's own thread, run only while the test asks for it.
+// A Loop for tests. It calls poll(2) on the test's own thread, and only while the test runs it.
 #pragma once
 
 #include <poll.h>
@@ -32,7 +32,7 @@ class TestLoop : public Loop {
     Post(std::move(done));
   }
 
-  // False if `condition` is still false after `limit_ms`.
+  // Runs until `condition` is true. Returns false if it is still false after `limit_ms`.
   template <typename F>
   bool RunUntil(F condition, int limit_ms = 5000) {
     const int64_t end = Now() + int64_t{limit_ms} * 1000;

@@ -1,4 +1,4 @@
-// ClientHello messages for tests, byte by byte.
+// Builds ClientHello messages for tests, byte by byte.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ inline std::string TlsNumber(size_t value, size_t bytes) {
   return text;
 }
 
-// With its length in `bytes` bytes in front.
+// Prefixes `text` with its length, encoded in `bytes` bytes.
 inline std::string TlsSized(const std::string& text, size_t bytes) {
   return TlsNumber(text.size(), bytes) + text;
 }
@@ -27,7 +27,7 @@ inline std::string TlsHostEntry(const std::string& name) {
   return TlsNumber(0, 1) + TlsSized(name, 2);
 }
 
-// The server_name extension with these entries.
+// Returns the server_name extension with these entries.
 inline std::string TlsServerName(const std::string& entries) {
   return TlsExtension(0, TlsSized(entries, 2));
 }
@@ -47,13 +47,14 @@ inline std::string TlsRecord(const std::string& content, size_t type = 22,
   return TlsNumber(type, 1) + TlsNumber(version, 2) + TlsSized(content, 2);
 }
 
-// A whole one, as clients send it: supported_versions beside the name.
+// Returns a whole ClientHello as clients send it, with supported_versions beside the name.
 inline std::string TlsHello(const std::string& name, const std::string& more = "") {
   return TlsRecord(TlsMessage(TlsBody(TlsExtension(43, TlsNumber(0x020304, 3)) +
                                       TlsServerName(TlsHostEntry(name)) + more)));
 }
 
-// What a TLS 1.2 client sends behind its hello: no hello can follow, so the proxy reads no further.
+// Returns the message that a TLS 1.2 client sends after its hello. No hello can follow it, so the
+// proxy stops reading there.
 inline std::string TlsKeyExchange() {
   return TlsRecord(TlsNumber(16, 1) + TlsSized("key", 3), 22, 0x0303);
 }

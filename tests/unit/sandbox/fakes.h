@@ -1,7 +1,7 @@
-// Stand-ins for the parts around runtime/sandbox: a loop that moves only when told, a clock, a
-// spawner, a network and an image store that do what the test says and write down what they were
-// asked. Their destructors, in fakes.cc, keep the virtual functions out of every file that includes
-// this.
+// Fakes of the parts around runtime/sandbox: a loop and a clock that move only when the test moves
+// them, and a spawner, a network and an image store that answer as the test says and record each
+// request. Their destructors are in fakes.cc, so that the virtual functions are not emitted in
+// every file that includes this.
 #pragma once
 
 #include <algorithm>
@@ -40,7 +40,7 @@ class FakeClock final : public Clock {
   int64_t boot_us = 1'000'000;
 };
 
-// Timers fire when the clock is advanced past them with Pass; descriptors are looked at by Run.
+// Pass fires the timers that the clock passes. Run polls the descriptors.
 class FakeLoop final : public Loop {
  public:
   explicit FakeLoop(FakeClock& clock);
@@ -69,10 +69,10 @@ class FakeLoop final : public Loop {
     work();
     posted_.push_back(std::move(done));
   }
-  // Told of each call that changes what will run, before it does.
+  // Called before each call that changes what will run.
   std::function<void(const char* call)> on_call;
 
-  // Everything that can run now; the clock stands still.
+  // Runs everything that is ready, without moving the clock.
   void Run() {
     for (bool ran = true; ran;) {
       ran = false;
@@ -85,7 +85,7 @@ class FakeLoop final : public Loop {
       ran = FireOne() || ran;
     }
   }
-  // Moves the clock, timer by timer.
+  // Advances the clock by `us`, one timer after the other.
   void Pass(int64_t us) {
     const int64_t end = clock_.boot_us + us;
     Run();
@@ -100,7 +100,7 @@ class FakeLoop final : public Loop {
     clock_.Advance(end - clock_.boot_us);
     Run();
   }
-  // Calls the watchers of descriptors that are ready now, once.
+  // Calls the watchers of ready descriptors, once.
   void Poll();
   size_t watching() const { return watches_.size(); }
   size_t timers() const { return timers_.size(); }
@@ -136,8 +136,8 @@ class FakeLoop final : public Loop {
   std::deque<Callback> posted_;
 };
 
-// Prepares and drops slots by itself, from the loop as the real one does; the test takes the other
-// calls and answers them.
+// Prepares and drops slots by itself, from the loop as the real spawner does. The test takes all
+// other calls and answers them.
 class FakeSpawner final : public launch::SpawnerClient {
  public:
   explicit FakeSpawner(FakeLoop& its_loop);
@@ -223,20 +223,20 @@ class FakeSpawner final : public launch::SpawnerClient {
     stopped = true;
     stop_is_cut_off ? done(Fail(Code::kUnavailable, "gone")) : done({});
   }
-  // Of images: to the image store's own fake.
+  // Messages about images go to the image store's own fake.
   template <typename Message, typename Done>
   void Do(const Message&, const Done&) {}
 
-  // Each answers the oldest call of its kind, and tells what was asked.
+  // Each answers the oldest call of its kind and returns the request.
   std::string AnswerVolume(Status status = {});
   wire::MountObjects AnswerMount(Status status = {});
   void AnswerPrepare();
   PendingBuild AnswerBuild(Result<wire::Built> built = wire::Built{42, {}});
-  // "freeze ID" or "thaw ID".
+  // Returns "freeze ID" or "thaw ID".
   std::string AnswerFreeze(Status status = {});
   std::string AnswerReclaim(Result<wire::Reclaimed> reclaimed);
   std::string AnswerDestroy(Status status = {});
-  // What a copy of so many bytes reports.
+  // Returns the report of a copy of so many bytes.
   static wire::Copied Report(uint64_t bytes);
   wire::CopyUpper AnswerCopy(Result<wire::Copied> copied = Report(4096));
   wire::LayerId AnswerPublish(Status status = {});
@@ -262,7 +262,7 @@ class FakeSpawner final : public launch::SpawnerClient {
   bool stop_is_cut_off = false;
   std::function<void(const wire::SandboxRecord&)> exit;
   std::function<void()> lost;
-  // Told of each message before it is carried out.
+  // Called with each message before the fake carries it out.
   std::function<void(const wire::Message& message)> on_message;
   FakeLoop& loop;
 };
@@ -428,7 +428,7 @@ class FakeImages final : public images::ImageStore {
   };
   std::vector<LayersImport> imports;
   images::Image image;
-  std::string imported;  // another name of it, once there is one
+  std::string imported;  // second name of the image; empty: none
   int collected = 0;
   std::function<void()> on_collect;
   bool layer_1_in_use = false;

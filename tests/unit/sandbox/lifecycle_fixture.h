@@ -1,4 +1,4 @@
-// Sandboxes among stand-ins, with a store of its own.
+// Sandboxes among fakes, with a store of their own.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ class LifecycleTest : public testing::Test {
   LifecycleTest();
   ~LifecycleTest() override;
 
-  // A daemon that starts: new memory, the same store and host.
+  // Starts a new daemon: new memory, the same store and host.
   void Boot(const wire::Greeting& hello);
 
   static Wanted Want();
@@ -36,7 +36,7 @@ class LifecycleTest : public testing::Test {
     Result<Sandbox> result = Fail(Code::kInternal, "not answered");
   };
   std::shared_ptr<Answer> Create(Wanted wanted = Want());
-  // A running sandbox; execd's end of its control socket is `execd`.
+  // Creates a running sandbox. `execd` is execd's end of its control socket.
   std::string CreateRunning(Wanted wanted = Want());
   void ReportFailure(const std::string& why);
   void Ended(const std::string& id, int wait_status, bool oom = false, bool known = true);
@@ -52,7 +52,7 @@ class LifecycleTest : public testing::Test {
   FakeImages images;
   Health health;
   Sandboxes::Settings config;
-  std::set<uint32_t> gone_slots;  // whose processes the kernel has no more
+  std::set<uint32_t> gone_slots;  // slots whose processes have ended
   SlotPool::Config pool_config;
   EntrypointLogs::Config log_config;
   size_t build_queue = 1024;

@@ -1,6 +1,7 @@
-// A sandbox of which no two fields are alike, and all its fields as text: found by their places, so
-// that the descriptions and copies of the tree are compared with something that is none of them. A
-// field that is added to a struct does not compile until it has a place here.
+// Fills a sandbox so that no two fields have the same value, and lists all its fields as text. The
+// fields are found by their position, so that the tree's own descriptions and copies are compared
+// with something independent of them. A field that is added to a struct does not compile until it
+// has a place here.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -51,8 +52,8 @@ void EachMember(S& s, F each) {
   auto& [name, schedule, argv, timeout] = s;
   [&](auto&... all) { (each(all), ...); }(name, schedule, argv, timeout);
 }
-// But for the programs that an image names, which are no sandbox's, and what it says for who builds
-// on it.
+// Leaves out what a sandbox does not take over from its image: the image's programs, and its fields
+// for builders of derived images.
 template <MaybeConst<images::ImageConfig> C, typename F>
 void EachMember(C& c, F each) {
   auto& [env, entrypoint, cmd, working_dir, user, architecture, labels, exposed_ports, volumes,
@@ -77,7 +78,7 @@ void EachMember(S& s, F each) {
                                           own_credentials);
 }
 
-// Gives each field a value that no other has.
+// Gives each field a value that no other field has.
 struct Fill {
   void Set(std::string& text) { text = "\"'\\ \xc3\xa9" + std::to_string(++last); }
   void Set(uint32_t& number) { number = ++last; }
@@ -118,7 +119,7 @@ inline Sandbox Sample() {
   return s;
 }
 
-// The fields as text, in their order; those of a struct within one by one.
+// Returns the fields as text, in their order. A nested struct contributes its fields one by one.
 template <typename T>
 std::vector<std::string> TextsOf(const T& value) {
   if constexpr (requires { EachMember(value, [](auto&) {}); }) {

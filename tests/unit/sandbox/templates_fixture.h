@@ -1,5 +1,5 @@
-// Sandboxes among stand-ins, with templates: execd's answer to a preparation comes from a socket
-// of the test's.
+// Sandboxes with templates, among fakes. The test plays execd: its answer to a preparation comes
+// through a socket of the test's.
 #pragma once
 
 #include <sys/socket.h>
@@ -33,7 +33,7 @@ class TemplatesTest : public LifecycleTest {
     return *made;
   }
   Templates::View View(const std::string& id) { return *sandboxes->templates.Find(id); }
-  // The member whose build is asked for comes to be, and its execd answers.
+  // Completes the oldest requested build of a member, and answers the preparation as its execd.
   std::string BuildOne(const char* answer) {
     for (int i = 0; i < 20 && spawner.builds.empty(); ++i) loop.Pass(50'000);
     EXPECT_FALSE(spawner.builds.empty());
@@ -56,7 +56,7 @@ class TemplatesTest : public LifecycleTest {
     EXPECT_EQ(::send(connection.get(), answer, strlen(answer), MSG_NOSIGNAL),
               static_cast<ssize_t>(strlen(answer)));
     connection.reset();
-    // The answer, and its end.
+    // One poll for the answer, one for the end of the connection.
     for (int i = 0; i < 2; ++i) loop.Poll();
     loop.Run();
     return id;
@@ -67,7 +67,7 @@ class TemplatesTest : public LifecycleTest {
     loop.Run();
     return id;
   }
-  // Of a create that finds a member.
+  // Creates a sandbox, for a create that finds a ready member.
   std::shared_ptr<Answer> Claim(Wanted wanted) {
     auto answer = Create(std::move(wanted));
     EXPECT_FALSE(answer->called);

@@ -10,7 +10,7 @@
 
 namespace atl::vault {
 
-// Of a document whose quotes are written as '.
+// Returns a JSON document, given with ' in place of its double quotes.
 inline std::string Json(std::string_view text) {
   std::string json(text);
   for (char& c : json) {
@@ -25,7 +25,7 @@ inline Vault MustParse(std::string_view text) {
   return vault ? *std::move(vault) : Vault{};
 }
 
-// A vault of one binding, "b", to api.example.com, with the credentials "one" and "two".
+// Returns a vault with one binding, "b", to api.example.com, and the credentials "one" and "two".
 inline Vault WithAuth(std::string_view auth, std::string_view one = "S1",
                       std::string_view two = "S2",
                       std::string_view match = "'hosts':['api.example.com']") {

@@ -1,5 +1,5 @@
-// The records that each store in this folder holds, spelled out: they must not change with the
-// tree. A field that a later release adds has its default in them.
+// The records that each store in this folder holds, spelled out. They must not change with the
+// tree: a field that a later release adds has its default value here.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@
 
 namespace atl::sandbox::stored {
 
-// Every field has a value that no other has.
+// A sandbox in which no two fields have the same value.
 inline Sandbox Full() {
   Sandbox s;
   s.id = s.spec.network.sandbox = "00000000-0000-4000-8000-000000000001";
@@ -80,7 +80,7 @@ inline Sandbox Full() {
   return s;
 }
 
-// One that says nothing but what it must, in that state.
+// A sandbox in `state` with only the fields that every record must have.
 inline Sandbox Plain(const std::string& id, State state, uint32_t slot) {
   Sandbox s;
   s.id = s.spec.network.sandbox = id;
@@ -113,7 +113,7 @@ inline std::vector<Sandbox> Sandboxes() {
           Plain("00000000-0000-4000-8000-00000000000b", State::kFailed, 0)};
 }
 
-// Sandboxes whose records went.
+// Ids of sandboxes whose records have been deleted.
 inline std::vector<std::string> Gone() {
   return {"00000000-0000-4000-8000-0000000000f1", "00000000-0000-4000-8000-0000000000f2"};
 }
@@ -202,7 +202,7 @@ inline std::vector<KeyRecord> Keys() {
            1'700'000'000'601}};
 }
 
-// Of the first sandbox.
+// History of the first sandbox.
 inline std::vector<HistoryEvent> Events() {
   return {{1'700'000'000'700, "Running", "CONTAINER_RUNNING", "m"},
           {1'700'000'000'701, "Paused", "IDLE_PAUSED", "quoted \"'\\ \xc3\xa9"}};
