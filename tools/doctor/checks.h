@@ -1,4 +1,4 @@
-// The checks of the doctor. Each looks at one thing, and says what it found.
+// The checks of the doctor. Each checks one property of the host and returns a finding.
 #pragma once
 
 #include <string>
@@ -33,7 +33,7 @@ std::vector<Finding> CheckNetwork();
 Finding CheckDataDir(const HostOptions& options);
 Finding CheckDiskLimits(const HostOptions& options);
 
-// daemon.cc: what the running one says is wrong with it.
+// daemon.cc: the problems that the running daemon reports.
 std::vector<Finding> CheckDaemon(const cli::Settings& settings);
 
 // service.cc

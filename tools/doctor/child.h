@@ -1,5 +1,5 @@
-// Runs a probe in a child process with namespaces of its own, so that nothing it does to mounts or
-// links outlives it.
+// Runs a probe in a child process with its own namespaces, so that its mounts and links end with
+// it.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace atl::doctor {
 
-// `flags` are CLONE_NEW…. The probe's error comes back as text.
+// `flags` are CLONE_NEW…. The error of the probe comes back as text.
 Status RunInNamespaces(uint64_t flags, const std::function<Status()>& probe);
 
 }  // namespace atl::doctor

@@ -1,4 +1,4 @@
-// What this host offers to Atoll, what is missing, and how to mend it.
+// Checks what this host offers to Atoll, what it lacks, and how to fix that.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ struct HostOptions {
   uint16_t port = 8080;
 };
 
-// Runs all checks and prints the report, as a JSON object if `settings` say so, which also name the
-// daemon: one that was named explicitly is looked at alone. 0 if nothing is missing, else 1.
-// Changes nothing that outlives it.
+// Runs all checks and prints the report, as JSON if `settings` say so. If `settings` name a server
+// explicitly, only that daemon is checked. Returns 0 if nothing is missing, else 1. Leaves no
+// change on the host.
 int Run(const HostOptions& options, const cli::Settings& settings);
 
 }  // namespace atl::doctor

@@ -7,15 +7,15 @@ namespace atl::doctor {
 
 enum class Grade {
   kOk,
-  kWarning,  // works, with less than it could
-  kMissing,  // sandboxes will not run, or not safely
+  kWarning,  // Atoll works, but not fully
+  kMissing,  // sandboxes do not run, or not safely
 };
 
 struct Finding {
   std::string name;
   Grade grade = Grade::kOk;
-  std::string text;  // what was found
-  std::string fix;   // what to do about it; empty if kOk
+  std::string text;  // the state that the check found
+  std::string fix;   // how to fix it; empty if kOk
 };
 
 inline Finding Ok(std::string name, std::string text) {

@@ -1,11 +1,11 @@
-// Where on disk the data directory is, or will be.
+// Finds the file system of the data directory, which may not exist yet.
 #pragma once
 
 #include <string>
 
 namespace atl::doctor {
 
-// The path itself if it exists, else the nearest parent that does.
+// Returns the path if it exists, else its nearest existing parent.
 std::string ExistingParent(std::string path);
 
 }  // namespace atl::doctor

@@ -1,11 +1,11 @@
-// Settings of the kernel as text.
+// Reads kernel settings as text.
 #pragma once
 
 #include <string>
 
 namespace atl::doctor {
 
-// Of a file in /proc/sys; empty if it does not exist.
+// Reads a file in /proc/sys; empty if it does not exist.
 std::string ReadSysctl(const std::string& name);
 
 }  // namespace atl::doctor

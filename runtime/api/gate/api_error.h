@@ -1,5 +1,5 @@
-// A refusal as a client sees it: HTTP status, upstream's code string where one exists, and what
-// went wrong for people.
+// A refusal as a client sees it: the HTTP status, a code string (upstream's, where upstream has
+// one), and a message for people.
 #pragma once
 
 #include <string>
@@ -23,15 +23,16 @@ struct ApiError {
 // {"code": …, "message": …}
 http::Response ErrorResponse(const ApiError& error);
 
-// 404 for an id that nobody has, or has any more.
+// Returns 404: no sandbox has this id, or the sandbox is gone.
 ApiError NoSuchSandbox(const std::string& id);
-// 409 for what can be asked of a running sandbox only; 410 if it has ended, which never changes.
+// Returns the refusal of an operation that needs a running sandbox: 409, or 410 if the sandbox has
+// ended, because that never changes.
 ApiError NotRunning(const sandbox::Sandbox& sandbox);
 
-// No body: 202, 204.
+// An answer without a body: 202, 204.
 http::Response EmptyResponse(int status);
 
-// What a parser of requests gives: the value, or the response that refuses the request.
+// The result of parsing a request: the value, or the response that refuses the request.
 template <typename T>
 using Parsed = tl::expected<T, http::Response>;
 

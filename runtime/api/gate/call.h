@@ -1,4 +1,5 @@
-// One request on its way through the API: the exchange, and what every answer to it carries.
+// One request in flight through the API: its exchange, and the headers that every answer to it
+// carries.
 #pragma once
 
 #include <memory>
@@ -13,22 +14,24 @@
 
 namespace atl::api {
 
-// What goes with every answer to one request, also to those that others send.
+// The parts common to all answers to one request. Other components that answer in our place use it
+// too.
 struct Answering {
   std::string request_id;
-  std::vector<http::Header> headers;  // X-Request-ID, and what was allowed to a page
+  std::vector<http::Header> headers;  // X-Request-ID and the CORS headers
   const std::vector<std::string>* private_directories;
 
-  // `text` as a client may know it: without paths of ours. If that leaves something out, all of it
-  // goes to the log, under the request's id, which the client is told.
+  // Returns `text` without the paths of the daemon. If it had to cut something, the log gets the
+  // whole text under the request id, and the answer names that id.
   std::string Tellable(const std::string& text) const;
   http::Response Failure(const ApiError& error) const;
 };
 
 class Call {
  public:
-  // Takes X-Request-ID from the request if it is fit to be repeated, else makes one. No error that
-  // it answers tells a path below `private_directories`, which outlive it.
+  // Takes X-Request-ID from the request if the value is safe to repeat, else makes an id. No error
+  // that this call answers contains a path below `private_directories`, which must outlive the
+  // call.
   Call(std::shared_ptr<http::Exchange> exchange,
        const std::vector<std::string>& private_directories);
 
@@ -37,23 +40,23 @@ class Call {
   const std::string& request_id() const { return answering_.request_id; }
   const Answering& answering() const { return answering_; }
 
-  // Who asks: set once, where the request was authorised. Whatever asks for it before that ends the
-  // daemon.
+  // The authorised caller. SetCaller is called once, after authorisation. Reading the caller
+  // earlier is a bug and ends the daemon.
   const sandbox::Caller& caller() const { return caller_.value(); }
   void SetCaller(const sandbox::Caller& caller) { caller_ = caller; }
 
-  // CORS: the page that asked may read the answer, whatever its origin. For routes of ours that ask
-  // for a key or a token, which no browser adds by itself.
+  // Allows web pages of any origin to read the answer (CORS). Safe only on our own routes: they
+  // require a key or a token, which no browser adds by itself.
   void AllowOrigin();
 
-  // Has a line of the log say who asked for what, from where, and what came of it, as soon as the
-  // answer is handed over. `what`: method and pattern of the route. Once `args` are there.
+  // Logs one line when the answer is handed over: the caller, the operation, the peer and the
+  // status. `what` is the method and pattern of the route. Call it after `args` is set.
   void LogAnswer(std::string what, std::string who);
 
-  // What the route's placeholders stood for, decoded.
+  // The decoded values of the route's placeholders.
   std::vector<std::string> args;
 
-  // Of the query: the last one of that name; empty if there is none.
+  // Returns the last query parameter of that name, or "" if there is none.
   std::string Parameter(std::string_view name) const;
 
   void Respond(http::Response response) const;
@@ -71,16 +74,17 @@ class Call {
     int64_t began_us;
   };
   void Send(http::Response response) const;
-  // `location`: of what was made; else empty.
+  // `location` is the URL of a created object; else empty.
   void Log(int status, std::string_view code, std::string_view location) const;
 
   std::shared_ptr<http::Exchange> exchange_;
   Answering answering_;
   std::optional<sandbox::Caller> caller_;
-  std::shared_ptr<const Deed> deed_;  // null: it is not logged
+  std::shared_ptr<const Deed> deed_;  // null: the call is not logged
 };
 
-// 200 to a CORS preflight: OPTIONS with Origin and Access-Control-Request-Method.
+// Returns true for a CORS preflight: OPTIONS with Origin and Access-Control-Request-Method. Its
+// answer is 200.
 bool IsPreflight(const http::Request& request);
 http::Response PreflightResponse(const http::Request& request);
 

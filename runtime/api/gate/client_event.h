@@ -1,5 +1,5 @@
-// POST /metrics/events: what a client measured of its own work. Released SDKs send one after every
-// create and read nothing of the answer. GET /metrics has only what the daemon measures itself.
+// POST /metrics/events: a client's own measurement. Released SDKs send an event after every create
+// and ignore the answer. GET /metrics reports only what the daemon measures itself.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,15 @@
 namespace atl::api {
 
 struct ClientEvent {
-  int64_t duration_ms = 0;  // of a create, until its sandbox was ready or it had failed
+  int64_t duration_ms = 0;  // time of a create, until it was ready or had failed
   bool success = false;
 };
-// The form is checked, also of what is not kept.
+// Checks the whole form, unused members included.
 Parsed<ClientEvent> ParseClientEvent(const std::string& body);
 
-// Whose word it is: "python", "1.1.1", of a User-Agent such as "OpenSandbox-Python-SDK/1.1.1";
-// "unknown" twice for any other, and for one that is longer than such names are.
+// The SDK that sent a request, from its User-Agent: "python" and "1.1.1" for
+// "OpenSandbox-Python-SDK/1.1.1". Both are "unknown" for any other User-Agent, and for one that is
+// too long.
 struct ClientSdk {
   std::string language = "unknown";  // letters and digits, in lower case
   std::string version = "unknown";   // visible ASCII

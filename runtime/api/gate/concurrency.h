@@ -1,8 +1,8 @@
-// A bound on the requests that the daemon has in hand at once: past it a client is told to come
-// again, before anything of its request is looked at.
+// Limits the number of requests in flight. Above the limit a client is told to retry, before the
+// daemon reads anything of its request.
 //
-// A request counts until it is answered, or until it is handed on to a sandbox: streams that live
-// for hours take no turn from others.
+// A request counts until it is answered or handed on to a sandbox, so a stream that lives for hours
+// takes no place from others.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -17,11 +17,11 @@ namespace atl::api {
 
 class Concurrency {
  public:
-  // `limit` 0: none.
+  // `limit` 0: no limit.
   Concurrency(size_t limit, http::Handler handler);
 
   void Handle(std::shared_ptr<http::Exchange> exchange);
-  // For requests from now on.
+  // Applies to later requests.
   void SetLimit(size_t limit) { limit_ = limit; }
   size_t in_hand() const { return *in_hand_; }
   uint64_t refused() const { return refused_; }
@@ -30,7 +30,7 @@ class Concurrency {
   size_t limit_;
   uint64_t refused_ = 0;
   http::Handler handler_;
-  // Of this and of every exchange that counts: one may be let go of after this is gone.
+  // Shared with each exchange that counts, because an exchange may outlive this object.
   std::shared_ptr<size_t> in_hand_ = std::make_shared<size_t>(0);
 };
 

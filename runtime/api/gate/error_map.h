@@ -1,6 +1,6 @@
-// The one place where an Error becomes an HTTP answer. The status follows from the Error's code,
-// and the code string from what was being done: a thing that is not found is an image in one place
-// and a sandbox in another.
+// Maps an Error to an HTTP answer; nothing else does. The status follows from the Error's code. The
+// code string follows from the operation, because "not found" names an image in one operation and a
+// sandbox in another.
 #pragma once
 
 #include "runtime/api/gate/api_error.h"
@@ -17,16 +17,16 @@ enum class Doing {
   kPause,
   kResume,
   kPatchMetadata,
-  kProxy,        // reaching into a sandbox
-  kReadBody,     // of any request
+  kProxy,        // a request into a sandbox
+  kReadBody,     // the body of any request
   kImportImage,  // upload included
   kFindImage,
   kTagImage,
   kRemoveImage,
-  kReadImage,  // all that is stored of it
-  kVolume,     // named ones, by their own routes
+  kReadImage,  // export the stored image
+  kVolume,     // named volumes, on their own routes
   kTakeSnapshot,
-  kRestore,  // a create from a snapshot
+  kRestore,  // create from a snapshot
   kRemoveSnapshot,
   kExportSnapshot,
   kImportSnapshot,  // upload included

@@ -1,8 +1,8 @@
-// Counts how long things took, by attributes. One set of attribute values is a series. Strangers
-// choose some of these values, so the kind bounds the number of series: what exceeds the bound
-// counts in one overflow series.
+// Histograms of durations by attributes. One set of attribute values is a series. Clients choose
+// some of these values, so the kind limits the number of series; all further values are counted in
+// one overflow series.
 //
-// Thread rule: a plain object; copies are for other threads.
+// Thread rule: a plain object; give other threads a copy.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@ using AttributeValue = LabelValue;
 struct HistogramKind {
   const char* name;
   const char* description;
-  std::vector<double> bounds;  // ms, growing; a value equal to one counts below it
+  std::vector<double> bounds;  // ms, ascending; a value equal to a bound counts below it
   std::vector<const char*> attributes;
   size_t max_series;
-  // Those whose value of attribute `shared` is the same have at most `share` of them, so that one
-  // that strangers fill leaves the others theirs.
+  // Limits the series with the same value of attribute `shared` to `share`, so that a client that
+  // fills one value leaves room for the others.
   size_t shared;
   size_t share;
 };
@@ -32,12 +32,12 @@ class Histogram {
  public:
   explicit Histogram(HistogramKind kind) : kind_(std::move(kind)) {}
 
-  // `values`: of the kind's attributes, in their order.
+  // `values` are those of the kind's attributes, in the same order.
   void Record(double ms, const std::vector<AttributeValue>& values);
 
   const HistogramKind& kind() const { return kind_; }
   const std::map<std::vector<AttributeValue>, Distribution>& series() const { return series_; }
-  // Counts what had no place in a series of its own.
+  // Counts the values that had no series left.
   const Distribution& overflow() const { return overflow_; }
 
  private:

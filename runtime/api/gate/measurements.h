@@ -1,6 +1,6 @@
-// How long each request took here, and what clients report of how long their creates took: the two
-// histograms of upstream's server, which OpenTelemetry's collectors get as they are. Prometheus
-// gets the requests in a form of its own.
+// The durations of requests, and the durations of creates as clients report them. These are the two
+// histograms of upstream's server, and OpenTelemetry collectors get them unchanged. Prometheus gets
+// the requests under Atoll's own names.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -22,18 +22,18 @@ class Measurements {
   Measurements(const Measurements&) = delete;
   Measurements& operator=(const Measurements&) = delete;
 
-  // The exchange in whose place the one that is returned is to be answered. Its request counts when
-  // the answer is over: handed to the server, or, if it is streamed or comes from a sandbox, when
-  // its last byte has been. One that changes to another protocol (101) does not: a tunnel that
-  // stands for hours says nothing of how fast answers are. `route_template`: Api::TemplateOf.
+  // Wraps `exchange`; answer the returned exchange instead. The request counts when its answer is
+  // complete: handed to the server, or, for a stream or an answer of a sandbox, after its last
+  // byte. A request that switches protocols (101) is not counted, because the life of a tunnel says
+  // nothing about latency. `route_template` is Api::TemplateOf.
   static std::shared_ptr<http::Exchange> Measure(const std::shared_ptr<Measurements>& measurements,
                                                  std::shared_ptr<http::Exchange> exchange,
                                                  std::string route_template);
   void AddClientEvent(const ClientEvent& event, const ClientSdk& sdk);
 
-  // Upstream's two histograms, under upstream's names, in milliseconds.
+  // Adds upstream's two histograms, under upstream's names, in milliseconds.
   void AddUpstream(MetricSet* metrics) const;
-  // atoll_http_*, in seconds; a route below /v1 counts as the route itself.
+  // Adds atoll_http_*, in seconds. A route below /v1 counts as the route itself.
   void AddRequests(MetricSet* metrics) const;
 
   const Histogram& requests() const { return requests_; }

@@ -1,14 +1,15 @@
-// Which names speak of something that answers do not show: variables, members of a request.
+// Recognises names of secrets (environment variables, members of a request), whose values answers
+// do not show.
 #pragma once
 
 #include <string_view>
 
 namespace atl::api {
 
-// In place of the value.
+// The text shown instead of a secret value.
 inline constexpr char kHidden[] = "***";
 
-// SECRET, TOKEN, PASSWORD or KEY in it, in capitals or not.
+// Returns true if the name contains SECRET, TOKEN, PASSWORD or KEY, in any case.
 bool IsSecretName(std::string_view name);
 
 }  // namespace atl::api

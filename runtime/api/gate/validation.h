@@ -1,4 +1,4 @@
-// What is wrong with the form of a request, in the shape that upstream's clients know: status 422,
+// Validation of request forms. A refusal has the shape that upstream's clients know: status 422,
 // {"detail": [{type, loc, msg, input, ctx?}, …]}, and beside it the {code, message} of every other
 // refusal.
 #pragma once
@@ -14,14 +14,14 @@
 
 namespace atl::api {
 
-// Where in a request: {"body", "image", "uri"}, {"body", "entrypoint", 0}.
+// A place in a request: {"body", "image", "uri"}, {"body", "entrypoint", 0}.
 using Location = std::vector<std::variant<std::string, size_t>>;
 
 struct Problem {
   std::string type;  // "missing", "string_type", …
   Location loc;
   std::string msg;
-  std::string input;  // what was there, as JSON, without the sender's secrets
+  std::string input;  // the refused value as JSON, without secrets
   std::string ctx;    // an object as JSON; empty: none
 };
 
@@ -35,38 +35,40 @@ class Problems {
   std::vector<Problem> list_;
 };
 
-// A member of an object with where it stands, so that each complaint says where.
+// A member of a JSON object with its location, so that each problem names the location.
 class Field {
  public:
   Field(const nlohmann::json& value, Location loc, Problems* problems)
       : value_(&value), loc_(std::move(loc)), problems_(problems) {}
 
-  // The member `name`: absent and null are both "not there".
+  // Returns the member `name`. A member that is absent or null is not present().
   Field At(const std::string& name) const;
-  // The element of a list that has that many; null is "not there", as above.
+  // Returns an element; `index` must be below the size of the list. A null element is not
+  // present().
   Field Element(size_t index) const;
   bool present() const;
   const nlohmann::json& value() const { return *value_; }
 
-  // Each of these complains if the field is there and has another type, and then returns nothing.
+  // Each getter returns false if the field is not present. If it has another type, the getter adds
+  // a problem and returns false.
   bool IsObject() const;
   bool String(std::string* out) const;
-  // One that is not empty.
+  // A string that is not empty.
   bool Word(std::string* out) const;
   bool Bool(bool* out) const;
-  // Whole numbers, also as "3600" and 3600.0.
+  // Whole numbers, also written "3600" or 3600.0.
   bool Integer(int64_t* out) const;
   // A list of at least `min` strings.
   bool Strings(size_t min, std::vector<std::string>* out) const;
-  // A map of strings; null values are dropped if `drop_nulls`, else complained about.
+  // A map of strings. Null values are dropped if `drop_nulls`, else they are problems.
   bool StringMap(bool drop_nulls, std::map<std::string, std::string>* out) const;
 
-  // An object, and complains if there is nothing, too.
+  // Like IsObject, but an absent field is a problem too.
   bool IsRequiredObject() const;
 
   void Missing() const;
   void Complain(std::string type, std::string msg, std::string ctx = {}) const;
-  // A rule about several fields.
+  // Adds a problem about several fields together.
   void BreaksRule(const std::string& rule) const;
 
  private:
@@ -79,8 +81,8 @@ class Field {
   Problems* problems_;
 };
 
-// A whole number of a query or path parameter; complains and returns false if it is none, or not
-// within [min, max].
+// Reads a whole number from a query or path parameter. Adds a problem and returns false if `text`
+// is no number or not within [min, max].
 bool ParseInteger(const std::string& text, const Location& loc, int64_t min, int64_t max,
                   Problems* problems, int64_t* out);
 

@@ -1,4 +1,4 @@
-// Who may use the API: whoever knows the one key.
+// Authentication of API requests. A daemon has one key; its holder may do everything.
 #pragma once
 
 #include <string>
@@ -12,35 +12,38 @@ namespace atl::api {
 
 inline constexpr char kApiKeyHeader[] = "OPEN-SANDBOX-API-KEY";
 
-// Takes as long for a wrong key as for the right one, whatever they have in common.
+// Compares in constant time.
 bool SameSecret(std::string_view given, std::string_view expected);
 
-// Whether the request has the key and no other, in OPEN-SANDBOX-API-KEY or as "Authorization:
-// Bearer KEY", which programs send that know no header of ours (Prometheus). False without a key.
+// Returns true if the request has the key and no other, in OPEN-SANDBOX-API-KEY or as
+// "Authorization: Bearer KEY". The second is for programs that cannot send our header, such as
+// Prometheus. False if `api_key` is empty.
 bool HoldsKey(const http::Request& request, const std::string& api_key);
 // Returns the token that clients get in place of a sandbox's `secret`. It is derived from the API
 // key as well, so it ends with the key. Without a key it is the secret.
 std::string TokenFor(const std::string& api_key, const std::string& secret);
-// The key that the request has, right or wrong, by either header; empty if it has none.
+// Returns the key of the request, right or wrong, from either header; empty if it has none.
 std::string_view KeyOf(const http::Request& request);
 // Returns the name of a key in the log: "key:" and eight hex digits, or "nobody" for the empty key.
 // It is keyed with `secret`, the daemon's own, so that a reader of the log cannot test keys.
 std::string KeyId(const std::string& secret, std::string_view key);
-// Who has the key: its one tenant, with the key's name.
+// Returns the caller who holds the key: the only tenant, under the key's log name.
 sandbox::Caller CallerOf(const std::string& secret, std::string_view key);
-// True for what only a web page's request looks like; see Authorise.
+// Returns true if only a web page can have sent these headers; see Authorise.
 bool IsOfAPage(const http::Headers& headers);
 
-// With a key: the request must have it (401), and nothing else counts: no cookie, no address, no
-// origin. Without one (a daemon on loopback, by explicit switch) every local program may call, but
-// no web page: a browser carries out what any site tells it to send to 127.0.0.1. Refused (403):
-//   - a Host other than localhost or a loopback address: the name of a page whose DNS was rebound;
+// Checks that the request may use the API. If the daemon has a key, the request must carry it
+// (401); cookies, addresses and origins do not matter. A daemon without a key listens on loopback,
+// by explicit switch. Then every local program may call, but no web page, because a browser sends
+// requests to 127.0.0.1 for any site. Refused with 403:
+//   - a Host other than localhost or a loopback address: the name of a page after DNS rebinding;
 //   - an Origin, "null" included: fetch, forms, WebSockets, preflights;
-//   - a Sec-Fetch-Site other than "none": images, scripts, links, redirects from a page. None of
-//     our pages could say "same-origin"; "none" is what somebody typed into the address bar;
+//   - a Sec-Fetch-Site other than "none": images, scripts, links and redirects from a page. Atoll
+//   has
+//     no page that could send "same-origin". "none" is an address that a user typed;
 //   - a browser's User-Agent without that field: browsers from before 2020 (Safari: 2023), which
 //     send their images and oldest forms without an Origin.
-// Programs send none of these (Node's fetch has Sec-Fetch-Mode alone).
+// Programs send none of these. Node's fetch sends Sec-Fetch-Mode alone.
 Parsed<void> Authorise(const http::Request& request, const std::string& api_key);
 
 }  // namespace atl::api

@@ -1,16 +1,17 @@
-// The policy of one sandbox at run time: what upstream's egress sidecar serves at port 18080 of the
-// sandbox's endpoint. Here the daemon answers it; nothing of it is in the sandbox.
+// The network policy of a running sandbox: the API that upstream's egress sidecar serves at port
+// 18080 of the sandbox's endpoint. Here the daemon answers it, and nothing of it runs in the
+// sandbox.
 //
 //   GET    /healthz  "ok"
 //   GET    /policy   {"status", "mode", "enforcementMode", "policy"}
-//   POST, PUT /policy   a policy instead of the one before; no body: nothing may be reached
-//   PATCH  /policy   rules in front of the others
-//   DELETE /policy   targets whose rules go
+//   POST, PUT /policy   replaces the policy; without a body nothing may be reached
+//   PATCH  /policy   inserts rules before the others
+//   DELETE /policy   removes the rules of the given targets
 //
 //   …      /credential-vault…   see vault_api.h
 //
-// All but the first want the sandbox's token in OPENSANDBOX-EGRESS-AUTH, which GET endpoints tells.
-// Errors are text/plain, as upstream's are.
+// All but /healthz require the sandbox's token in OPENSANDBOX-EGRESS-AUTH, which GET endpoints
+// returns. Errors are text/plain, as upstream's are.
 #pragma once
 
 #include <string>
@@ -25,17 +26,17 @@ namespace atl::api {
 
 inline constexpr char kEgressTokenHeader[] = "OPENSANDBOX-EGRESS-AUTH";
 
-// Follows from the sandbox's id, a secret of the daemon's and the API key; whoever has one learns
-// no other.
+// Derives the token from the sandbox's id, a secret of the daemon and the API key. The token of one
+// sandbox reveals no other.
 std::string EgressToken(const IngressConfig& config, const std::string& sandbox_id);
 
-// Answers a request about the policy of the running sandbox `id` from somebody who may ask. The
+// Answers a request about the policy of the running sandbox `id`. The caller has authorised it. The
 // sandbox may end while the body is read.
 void ServePolicy(const Call& call, sandbox::Sandboxes& sandboxes, netpolicy::Network& network,
                  const std::string& id);
 
-// Answers a request for the running sandbox `id`. `rest`: of its target, "/policy?…". The
-// sandbox may end while the body is read.
+// Checks the token and answers any request of this API for the running sandbox `id`. `rest` is the
+// rest of the target, "/policy?…". The sandbox may end while the body is read.
 void ServeEgress(const Call& call, sandbox::Sandboxes& sandboxes, netpolicy::Network& network,
                  const IngressConfig& config, const std::string& id, std::string_view rest);
 

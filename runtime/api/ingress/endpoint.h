@@ -1,5 +1,5 @@
-// GET /sandboxes/{id}/endpoints/{port}: where a port of a sandbox is reached from outside.
-// Sandboxes publish no ports on the host, so it is always the daemon itself (ingress.h).
+// GET /sandboxes/{id}/endpoints/{port}: the address under which clients reach a port of a sandbox.
+// Sandboxes publish no ports on the host, so it is always an address of the daemon (ingress.h).
 #pragma once
 
 #include <cstdint>
@@ -16,22 +16,23 @@ namespace atl::api {
 
 struct EndpointRequest {
   int port = 0;
-  std::optional<uint64_t> expires;  // Unix seconds: a signed route until then
-  bool server_proxy = false;        // the proxy form, whatever the server tells otherwise
+  std::optional<uint64_t> expires;  // Unix seconds; set: a signed route, valid until then
+  bool server_proxy = false;        // use the proxy form, whatever is configured
 };
-// The checks that need no sandbox.
+// Does the checks that need no sandbox.
 Parsed<EndpointRequest> ParseEndpointRequest(const std::string& port, std::string_view query,
                                              int64_t unix_ms);
 
 struct EndpointConfig {
-  std::string public_host;  // "api.example.org[:port]": stands in place of the request's Host
-  std::string base_path;    // "/atoll": what a proxy in front of us takes off
+  std::string public_host;  // "api.example.org[:port]", replaces the request's Host
+  std::string base_path;    // "/atoll": the prefix that a reverse proxy removes
   std::string address;      // "127.0.0.1:8080", for requests without a usable Host
 };
 
-// {"endpoint": "host:port/sandboxes/{id}/proxy/{port}", "headers"?: {…}}: no scheme, and below /v1
-// if the request is; the form is the one that `ingress` tells. With `expires` it is signed, and the
-// proxy form becomes the uri form. kSecureAccess goes into the headers of what is not signed.
+// Builds {"endpoint": "host:port/sandboxes/{id}/proxy/{port}", "headers"?: {…}}, without a scheme,
+// and below /v1 if the request is. `ingress.told` chooses the form. With `expires` the route is
+// signed, and the proxy form becomes the uri form. An unsigned route into a sandbox with secure
+// access gets its token in `headers` (kSecureAccess).
 Parsed<http::Response> EndpointResponse(const http::Request& request,
                                         const sandbox::Sandbox& sandbox,
                                         const EndpointRequest& wanted, const EndpointConfig& config,

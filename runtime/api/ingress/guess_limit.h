@@ -1,9 +1,11 @@
-// Bounds how fast wrong signatures may be tried, for each sandbox and source.
+// Limits the rate of wrong signatures per sandbox and source.
 //
-// A source is an IPv4 address or the first 48 bits of an IPv6 one (what one site has), as the
-// connection has it, not as a header says. The table has a fixed size: its rows are chosen by a
-// hash with a secret of this process, so nobody can grow it or aim at the row of another. Thread
-// rule: on the loop.
+// A source is an IPv4 address or the first 48 bits of an IPv6 address (what one site has). It is
+// the address of the connection, never that of a header. The table has a fixed size, and a hash
+// with a secret of this process chooses the row, so a client can neither grow the table nor aim at
+// the row of another client.
+//
+// Thread rule: on the loop.
 #pragma once
 
 #include <array>
@@ -16,26 +18,27 @@ namespace atl::api {
 class GuessLimit {
  public:
   static constexpr int kBurst = 20;
-  static constexpr int64_t kMillisEach = 10'000;  // until one more is allowed
+  static constexpr int64_t kMillisEach = 10'000;  // time per further guess
 
   GuessLimit();
 
-  // What a signature that was tried is measured by. The same wrong one again is no further guess:
-  // a page with an old URL that reloads itself shuts nobody out. `right` ones that passed before
-  // always do. False: too many; the answer must not tell whether it was right.
+  // Counts a tried signature. Returns false if the source has made too many guesses; the answer
+  // must then not reveal whether the signature was right. Repeating the last wrong signature is no
+  // further guess, so a page that reloads an old URL locks nobody out. A `right` signature that has
+  // passed before always passes.
   bool Try(std::string_view sandbox_id, std::string_view peer, std::string_view signature,
            bool right, int64_t now_ms);
 
  private:
   struct Row {
-    int64_t paid_until_ms = 0;  // each guess puts this off by kMillisEach
+    int64_t paid_until_ms = 0;  // each guess adds kMillisEach
     uint64_t last_wrong = 0;
   };
   uint64_t Hash(std::string_view what, std::string_view a, std::string_view b) const;
 
   const std::string secret_;
   std::array<Row, 16384> rows_;
-  std::array<uint64_t, 4096> passed_{};  // hashes of right signatures; only they get in here
+  std::array<uint64_t, 4096> passed_{};  // hashes of right signatures only
 };
 
 }  // namespace atl::api

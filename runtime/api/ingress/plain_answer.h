@@ -1,5 +1,5 @@
-// Answers of what stands in for upstream's egress sidecar, whose errors are text/plain. Internal to
-// this folder.
+// Answers of the API that replaces upstream's egress sidecar, whose errors are text/plain. Internal
+// to this folder.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@
 namespace atl::api {
 
 void RespondText(const Call& call, int status, const std::string& text);
-// 405; `methods` as in Allow.
+// Answers 405; `methods` is the value of Allow.
 void RespondAllowed(const Call& call, const char* methods);
 void RespondJson(const Call& call, int status, std::string json);
-// With the status that upstream's sidecar has for it.
+// Answers with the status that upstream's sidecar uses for this error.
 void RespondError(const Call& call, const Error& error);
 
 }  // namespace atl::api

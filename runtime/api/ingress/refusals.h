@@ -1,5 +1,5 @@
-// Requests that were refused for what they had to show: counted, and a line of the log for each,
-// at most kLinesPerSecond of them, so that somebody who tries keys does not fill the log.
+// Counts requests that were refused for wrong or missing credentials, and logs them. The log gets
+// at most kLinesPerSecond lines, so that an attacker who tries keys cannot fill it.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -21,20 +21,20 @@ class Refusals {
   enum class Reason {
     kMissingKey,
     kWrongKey,
-    kWebPage,       // there is no key
-    kSandboxToken,  // of a way into a sandbox: a wrong token or signature, or none
+    kWebPage,       // a page's request to a daemon without a key
+    kSandboxToken,  // a wrong or missing token or signature of a sandbox
   };
-  // `secret`: see KeyId.
+  // `secret` is that of KeyId.
   explicit Refusals(std::string secret) : secret_(std::move(secret)) {}
 
-  // `sandbox`: whose token was asked for; else empty.
+  // `sandbox` is the sandbox whose token was required; else empty.
   void Add(Reason reason, const http::Request& request, std::string_view sandbox = {});
   void AddMetrics(MetricSet* metrics) const;
 
  private:
   const std::string secret_;
   std::array<uint64_t, 4> counts_{};
-  int64_t second_ = 0;  // that `lines_` counts
+  int64_t second_ = 0;  // the second that `lines_` counts
   int lines_ = 0;
   uint64_t unlogged_ = 0;
 };

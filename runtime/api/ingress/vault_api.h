@@ -1,13 +1,15 @@
-// The credential vault of one sandbox at run time, as upstream's egress sidecar serves it at port
-// 18080 of the sandbox's endpoint, beside the policy (egress_api.h).
+// The credential vault of a running sandbox, as upstream's egress sidecar serves it at port 18080
+// of the sandbox's endpoint, beside the policy (egress_api.h).
 //
-//   POST   /credential-vault                      a vault; 201, or 409: there is one
-//   GET, PATCH, DELETE /credential-vault          what is in it; mutations; none from now on (204)
+//   POST   /credential-vault                      creates the vault: 201, or 409 if it exists
+//   GET    /credential-vault                      its content, without values
+//   PATCH  /credential-vault                      mutations
+//   DELETE /credential-vault                      removes the vault (204)
 //   GET    /credential-vault/credentials[/NAME]   names and revisions
-//   GET    /credential-vault/bindings[/NAME]      what they match
+//   GET    /credential-vault/bindings[/NAME]      what the bindings match
 //
-// Nothing that is answered has a value in it. 412: the sandbox was created without credentialProxy,
-// or what puts credentials in does not run.
+// No answer contains a value. 412: the sandbox was created without credentialProxy, or the proxy
+// that inserts credentials is not running.
 #pragma once
 
 #include <string>
@@ -20,8 +22,8 @@ namespace atl::api {
 
 inline constexpr char kVaultPath[] = "/credential-vault";
 
-// Answers a request about the running sandbox `id` from somebody who may ask. `rest`: what stands
-// behind kVaultPath. The sandbox may end while the body is read.
+// Answers a request about the running sandbox `id`. The caller has authorised it. `rest` follows
+// kVaultPath in the target. The sandbox may end while the body is read.
 void ServeVault(const Call& call, sandbox::Changes& changes, const std::string& id,
                 std::string_view rest);
 

@@ -9,20 +9,21 @@
 
 namespace atl::api {
 
-// Of upstream's own; no client sets it.
+// Reserved: upstream sets this variable itself, no client does.
 inline constexpr char kLifecycleVariable[] = "OPENSANDBOX_LIFECYCLE";
 
 struct CreateRequest {
   sandbox::Wanted wanted;
-  // As the request wrote it, for the answer; the other is split into words if it was one line.
+  // The entrypoint as the request wrote it, for the answer. `wanted` has it split into words if it
+  // was one line.
   std::vector<std::string> entrypoint;
 };
 
-// In upstream's order: form (422), then rules (400). What is known but not offered is 501, never
-// ignored; what is not known is ignored, as upstream does.
+// Checks the form (422), then the rules (400), in upstream's order. Refuses known members that
+// Atoll does not offer (501). Ignores unknown members, as upstream does.
 Parsed<CreateRequest> ParseCreateRequest(const std::string& body);
 
-// The body of POST /sandboxes/{id}/renew-expiration: Unix milliseconds.
+// Parses the body of POST /sandboxes/{id}/renew-expiration. Returns Unix milliseconds.
 Parsed<int64_t> ParseRenewRequest(const std::string& body);
 
 }  // namespace atl::api

@@ -1,4 +1,4 @@
-// The member `lifecycle` of POST /sandboxes: programs that are run beside the entrypoint.
+// The member `lifecycle` of POST /sandboxes: programs that run beside the entrypoint.
 #pragma once
 
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace atl::api {
 
-// What is wrong with it is complained about: unknown members too, because a hook that is left out
-// for a misspelt word would be missed only later.
+// Adds a problem for each error, unknown members included: a hook lost to a misspelt word would be
+// noticed only later.
 std::vector<wire::Hook> ReadHooks(const Field& lifecycle);
 
 }  // namespace atl::api

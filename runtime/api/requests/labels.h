@@ -1,4 +1,4 @@
-// Rules for metadata: those of Kubernetes labels, as upstream has them.
+// Rules for metadata: those of Kubernetes labels, as in upstream.
 #pragma once
 
 #include <map>
@@ -7,14 +7,15 @@
 
 namespace atl::api {
 
-// "" if it is fine, else what is wrong. Key: an optional DNS-subdomain prefix (at most 253) and
-// "/", then a name of 1 to 63 characters; the prefix "opensandbox.io/" is ours.
+// Returns "" for a valid key, else what is wrong. A key has an optional prefix and "/" (a DNS
+// subdomain of at most 253 characters), then a name of 1 to 63 characters. The prefix
+// "opensandbox.io/" is reserved.
 std::string CheckLabelKey(std::string_view key);
-// True for a name that only we may set.
+// Returns true for a key that only the daemon may set.
 bool IsReservedLabel(std::string_view key);
-// Empty, or at most 63 characters.
+// Returns "" for a valid value, else what is wrong. A value has at most 63 characters.
 std::string CheckLabelValue(std::string_view value);
-// The first complaint about any of them, or about how many they are (sandbox::kMaxMetadata).
+// Returns the first error of any label, or of their number (sandbox::kMaxMetadata).
 std::string CheckLabels(const std::map<std::string, std::string>& labels);
 
 }  // namespace atl::api

@@ -1,4 +1,4 @@
-// GET /sandboxes: which, in what order, and how many of them; and pages of whatever else is listed.
+// The query of GET /sandboxes (filter and page), and the paging of all other lists.
 #pragma once
 
 #include <algorithm>
@@ -19,13 +19,13 @@ struct Paging {
   int64_t page = 1;
   int64_t page_size = 20;
 };
-// True if `name` is one of its parameters, well-formed or complained about.
+// Returns true if `name` is a paging parameter. Adds a problem if its value is malformed.
 bool ReadPaging(const std::string& name, const std::string& value, Problems* problems,
                 Paging* paging);
 
 struct ListQuery : Paging {
-  std::vector<std::string> states;                            // lower case; any of them; empty: all
-  std::vector<std::pair<std::string, std::string>> metadata;  // all of them
+  std::vector<std::string> states;                            // lower case; empty: all
+  std::vector<std::pair<std::string, std::string>> metadata;  // all must match
 };
 
 bool HasMetadata(const std::map<std::string, std::string>& metadata, const ListQuery& query);

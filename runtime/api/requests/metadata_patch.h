@@ -9,7 +9,7 @@
 
 namespace atl::api {
 
-// Names and values that are set must be labels (labels.h); null removes whatever name it stands at.
+// Names and values that are set must be labels (labels.h). null removes any name, valid or not.
 Parsed<sandbox::Changes::MetadataPatch> ParseMetadataPatch(const std::string& body,
                                                            std::string_view content_type);
 

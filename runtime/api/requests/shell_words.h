@@ -1,4 +1,4 @@
-// Splits a line as a POSIX shell would split it into words: quotes and backslashes, no expansion.
+// Splits a line into words as a POSIX shell does: quotes and backslashes, no expansion.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace atl::api {
 
-// False: a quotation or a trailing backslash is not closed.
+// Returns false for an unterminated quotation or a trailing backslash.
 bool SplitShellWords(std::string_view line, std::vector<std::string>* words);
 
 }  // namespace atl::api

@@ -11,31 +11,31 @@
 
 namespace atl::api {
 
-// One element of the list, its form checked.
+// One element of `volumes`, its form checked.
 struct VolumeRequest {
   std::string name;
   std::string mount_path;
   std::string sub_path;
   std::string source;  // host: the path; pvc: the claim; ossfs: the bucket
-  // ossfs
+  // only for ossfs:
   std::string endpoint, key, secret;
   std::vector<std::string> options;
   enum class Backend { kHost, kClaim, kOssfs } backend = Backend::kHost;
   bool read_only = false;
   bool create_if_missing = true;
   bool delete_with_sandbox = false;
-  std::string storage;  // pvc: how much it may hold, if this request creates it; empty: the default
+  std::string storage;  // pvc: size limit if this request creates it; empty: default
 };
 
-// What breaks the form is complained about (422).
+// Adds a problem for each error of the form (422).
 std::vector<VolumeRequest> ReadVolumes(const Field& list);
 
-// The rules behind the form, in upstream's order (400), and what is not offered (501). On success
-// `mounts` has what the requests say.
+// Checks the rules beyond the form, in upstream's order (400), and refuses what Atoll does not
+// offer (501). On success `mounts` describes the requested mounts.
 std::optional<ApiError> CheckVolumes(const std::vector<VolumeRequest>& requests,
                                      std::vector<sandbox::VolumeMount>* mounts);
 
-// The body of POST /volumes: {"name": NAME, "storage": SIZE}, the second if it is wanted.
+// The body of POST /volumes: {"name": NAME, "storage": SIZE}; `storage` is optional.
 struct NewVolume {
   std::string name;
   uint64_t disk_bytes = 0;  // 0: the default

@@ -1,6 +1,6 @@
-// The OpenSandbox API: what a request passes through, and where it ends. Order: request id, way
-// into a sandbox, CORS, key, route, so that a 401 carries the id too and a sandbox's server answers
-// preflights of its own.
+// The OpenSandbox API. A request passes these steps in order: request id, route into a sandbox,
+// CORS, key, route of the API. So even a 401 carries the id, and a server in a sandbox answers its
+// own preflights.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -36,16 +36,16 @@
 namespace atl::api {
 
 struct ApiConfig {
-  std::string api_key;  // empty: no key is asked for
+  std::string api_key;  // empty: no key is required
   EndpointConfig endpoint;
   IngressConfig ingress;
-  std::vector<std::string> private_directories;  // of which no answer tells a path
+  std::vector<std::string> private_directories;  // no answer contains a path below these
   uint64_t max_image_bytes = images::kMaxArchiveBytes;
 };
 
 class Api {
  public:
-  // What it serves; all of it outlives it.
+  // Everything that the API serves. Borrowed; all parts outlive the API.
   struct Parts {
     Loop& loop;
     sandbox::Sandboxes& sandboxes;
@@ -59,31 +59,31 @@ class Api {
     const sandbox::Admission& admission;
     const sandbox::SlotPool& slots;
     const Health& health;
-    Measurements& measurements;  // clients' own are added to them
+    Measurements& measurements;  // clients' measurements are added too
     std::function<MetricSet()> collect;
-    // Makes the text of a backup. kFailedPrecondition: the store lacks something.
+    // Makes the text of a backup. kFailedPrecondition: the store is incomplete.
     std::function<void(std::function<void(Result<std::string>)>)> backup = {};
   };
-  // `quit` is called after the answer to a shutdown has been handed over.
+  // `quit` is called after the answer to a shutdown request has been handed over.
   Api(ApiConfig config, const Parts& parts, std::function<void()> quit);
   Api(const Api&) = delete;
   Api& operator=(const Api&) = delete;
 
-  // For requests from now on. Tokens of sandboxes that were told before are none any more; whoever
-  // serves ends what is under way.
+  // Applies to later requests. All earlier tokens of sandboxes become invalid. The caller ends the
+  // connections in flight.
   void SetApiKey(const std::string& api_key);
 
   const Router& router() const { return router_; }
   void AddMetrics(MetricSet* metrics) const;
   // The answer to GET /metrics.
   http::Response MetricsResponse() const;
-  // What the request is one of: "/v1/sandboxes/{sandbox_id}", as upstream's routes are called, or
-  // "unknown". A call of execd's API, by whatever way, is one of its routes:
-  // "/sandboxes/{sandbox_id}/proxy/44772/command". Other ways into a sandbox end in
+  // Returns the route of a request for metrics: "/v1/sandboxes/{sandbox_id}", named as in upstream,
+  // or "unknown". A call to execd's API, by any form of route, gets execd's route:
+  // "/sandboxes/{sandbox_id}/proxy/44772/command". Other routes into a sandbox end in
   // {full_path:path}.
   std::string TemplateOf(const http::Request& request) const;
 
-  // For http::Server::Listen.
+  // Handles one request; the handler for http::Server::Listen.
   void Handle(std::shared_ptr<http::Exchange> exchange);
 
  private:
@@ -135,18 +135,19 @@ class Api {
   void PruneImages(const Call& call);
   void VerifyImage(const Call& call);
   void ExportImage(const Call& call, const std::string& form);
-  // Of which pool or template it is; empty: of none.
+  // Returns the pool or template that owns the image; empty if none does.
   std::string StockOf(const std::string& image) const;
-  // Ids of the sandboxes that have not ended, in order.
+  // Returns the sorted ids of the image's sandboxes that have not ended.
   std::vector<std::string> UsersOf(const images::Image& image) const;
   void ImportSaved(const Call& call, UniqueFd archive, std::string name,
                    sandbox::PendingImports::Id pending);
-  // A file for what the client is about to send; null: there is no room, and it has been told.
+  // Opens a file for the upload that follows. Null: no room; the client has got the refusal.
   std::shared_ptr<UniqueFd> NewArchive(const Call& call, Doing doing);
-  // Has the body in it before `then`; after a failure, which has been answered, as well.
+  // Reads the body into `archive`, then calls `then`. On failure it answers first, then calls
+  // `then`.
   void SaveArchive(const Call& call, const std::shared_ptr<UniqueFd>& archive, Doing doing,
                    std::function<void(const Status&)> then);
-  // `form`: "oci" or "docker", as the client has it.
+  // `form` is "oci" or "docker", as the client spells it.
   void SendArchive(const Call& call, const images::Image& image, const std::string& form,
                    Doing doing);
   void Shutdown(const Call& call);
@@ -156,7 +157,7 @@ class Api {
   ApiConfig config_;
   const Parts parts_;
   std::function<void()> quit_;
-  sandbox::Caller caller_;  // whoever has the key
+  sandbox::Caller caller_;  // the holder of the key
   Router router_;
   GuessLimit guesses_;
   Refusals refusals_;

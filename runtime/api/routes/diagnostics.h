@@ -1,5 +1,5 @@
-// Diagnostics as text. What a sandbox says appears on lines that begin with our words, and a secret
-// in none: values whose names tell that they are one are masked.
+// Diagnostics as text. Every line with output of a sandbox begins with words of Atoll, so a sandbox
+// cannot forge lines. Values whose name marks a secret are masked.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,19 @@
 
 namespace atl::api {
 
-// What the query of a diagnostics route asks for.
+// The query of a diagnostics route.
 struct DiagnosticsQuery {
-  std::optional<std::string> scope;  // in lower case; present: the stable API
-  std::optional<int64_t> tail;       // lines of the log
-  bool whole = false;                // tail=all: the log as far as it is kept, of any length
-  int64_t since_ms = 0;              // length of time before now; 0: all
-  int64_t limit = 0;                 // events
+  std::optional<std::string> scope;  // lower case; present: the stable API
+  std::optional<int64_t> tail;       // number of log lines
+  bool whole = false;                // tail=all: the whole kept log, of any length
+  int64_t since_ms = 0;              // period before now; 0: all
+  int64_t limit = 0;                 // number of events
   bool follow = false;
 };
-// "limit" and "event_limit" are one; `limit` is its default.
+// "limit" and "event_limit" are the same parameter; `limit` is its default.
 Parsed<DiagnosticsQuery> ParseDiagnosticsQuery(std::string_view query, int64_t limit);
 
-// "90s", "10m", "2h", "1d"; anything else is ten minutes, as upstream has it.
+// Parses "90s", "10m", "2h" or "1d". Anything else is ten minutes, as in upstream.
 int64_t ParseSince(std::string_view text);
 
 struct DiagnosticsSubject {
@@ -36,14 +36,14 @@ struct DiagnosticsSubject {
   std::vector<std::string> addresses;
 };
 
-// "TIME SCOPE TYPE TEXT", without the end of the line.
+// Returns "TIME SCOPE TYPE TEXT" without a newline.
 std::string EventLine(const sandbox::HistoryEvent& event);
-// The events of one scope, one a line. Nothing: there is no such scope.
+// Returns the events of one scope, one a line. Nothing: unknown scope.
 std::optional<std::string> EventsText(const DiagnosticsSubject& subject, std::string_view scope);
-// The legacy texts.
+// The texts of the legacy routes.
 std::string LegacyEventsText(const DiagnosticsSubject& subject, int64_t limit);
 std::string InspectText(const DiagnosticsSubject& subject);
-// What a sandbox has beside what GET /sandboxes/{id} tells.
+// Returns the facts about a sandbox that GET /sandboxes/{id} does not show.
 nlohmann::json InspectJson(const DiagnosticsSubject& subject);
 std::string SummaryText(const DiagnosticsSubject& subject, int64_t limit, std::string_view logs);
 

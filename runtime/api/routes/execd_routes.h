@@ -1,4 +1,4 @@
-// The routes of execd, for metrics alone: which of them a request into a sandbox is one of.
+// The routes of execd, known here only to label metrics.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace atl::api {
 
-// "/command/{id}/logs" of "/command/7/logs?x"; empty if execd has no such route. `target`: as execd
-// gets it, not decoded.
+// Returns the route of a target: "/command/{id}/logs" for "/command/7/logs?x". Empty if execd has
+// no such route. `target` is undecoded, as execd gets it.
 std::string ExecdRouteOf(std::string_view target);
 
 }  // namespace atl::api

@@ -1,4 +1,4 @@
-// A log that is sent to a client as it grows, until the sandbox ends or the client goes.
+// Sends a log to a client, either as it grows or once.
 #pragma once
 
 #include <memory>
@@ -9,13 +9,14 @@
 
 namespace atl::api {
 
-// `reader` has been made for following and not been used. `coming`: see EntrypointLogs::Watch.
-// A client that reads slowly is waited for; what it missed meanwhile is read from the files.
+// Sends the log until the sandbox ends or the client disconnects. `reader` was made for following
+// and is unused. `coming` is that of EntrypointLogs::Watch. A slow client is waited for; the output
+// that it missed meanwhile is read from the files.
 void FollowLog(sandbox::EntrypointLogs& logs, const std::string& id, bool coming,
                std::shared_ptr<sandbox::LogReader> reader,
                std::shared_ptr<http::ResponseStream> stream);
 
-// Sends what the log holds now, a part at a time, and ends the stream. `reader` as above.
+// Sends the present log in parts and ends the stream. `reader` as above.
 void SendLog(sandbox::EntrypointLogs& logs, const std::string& id,
              std::shared_ptr<sandbox::LogReader> reader,
              std::shared_ptr<http::ResponseStream> stream);

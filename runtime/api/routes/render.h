@@ -1,4 +1,4 @@
-// What clients see of sandboxes, snapshots and images.
+// Renders sandboxes, snapshots and images as JSON for clients.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -15,10 +15,10 @@ namespace atl::api {
 
 nlohmann::json PageJson(nlohmann::json items, const PageTotals& totals, const Paging& paging);
 nlohmann::json SandboxJson(const sandbox::Sandbox& sandbox);
-// `entrypoint` as the request wrote it. No image: the spec leaves it out here.
+// `entrypoint` is as the request wrote it. The image is left out, as the spec requires.
 nlohmann::json CreatedJson(const sandbox::Sandbox& sandbox,
                            const std::vector<std::string>& entrypoint);
-// With what no child has of its parent.
+// Also lists what a child does not inherit from its parent.
 nlohmann::json ForkJson(const std::vector<sandbox::Sandbox>& children);
 nlohmann::json RollbackJson(const sandbox::Sandbox& sandbox);
 nlohmann::json ListJson(const Page& page, const ListQuery& query);
@@ -26,7 +26,7 @@ nlohmann::json ListJson(const Page& page, const ListQuery& query);
 nlohmann::json SnapshotJson(const sandbox::Snapshot& snapshot);
 nlohmann::json SnapshotsJson(const PageOf<sandbox::Snapshot>& page, const Paging& paging);
 nlohmann::json ImageJson(const images::Image& image);
-// Answers to `…/disk`, and a volume's size.
+// Renders answers to `…/disk`, and a volume's size.
 nlohmann::json DiskUseJson(const wire::DiskUse& use);
 nlohmann::json LayersJson(const std::vector<images::Layer>& layers);
 

@@ -1,4 +1,4 @@
-// An archive of libarchive's, owned.
+// Owns an archive object of libarchive.
 #pragma once
 
 #include <archive.h>
@@ -13,7 +13,7 @@ struct FreeArchive {
 };
 using Archive = std::unique_ptr<archive, FreeArchive>;
 
-// One is read, and a file copied into one, in pieces of this size.
+// Archives are read, and files copied into them, in pieces of this size.
 inline constexpr size_t kArchivePart = 256 << 10;
 
 }  // namespace atl::cli

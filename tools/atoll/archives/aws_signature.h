@@ -1,9 +1,9 @@
-// Who we are to a store of objects, and how a request proves it: AWS Signature Version 4, which
-// stores of other makers ask for, too.
+// Authenticates requests to object stores with AWS Signature Version 4, which stores of other
+// vendors also require.
 //
-// Not by libcurl, which can sign: Debian's (7.88) leaves the query as it stands, loads some thirty
-// libraries into every call of atoll, and would be a second client of HTTP in it. What is to be
-// signed is a page of text.
+// libcurl can sign, but is not used: Debian's version (7.88) does not normalise the query, it would
+// load about thirty libraries into every call of atoll, and it would be a second HTTP client. The
+// text to sign is one page of code.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +16,19 @@ namespace atl::cli {
 
 struct AwsCredentials {
   std::string key_id, secret;
-  std::string token;  // of a session; may be empty
+  std::string token;  // session token; may be empty
 };
-// From AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN; else of the profile
-// AWS_PROFILE ("default") in AWS_SHARED_CREDENTIALS_FILE (~/.aws/credentials). kPermissionDenied:
-// there are none, or others may read that file.
+// Reads AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN. If these are not set, reads
+// the profile AWS_PROFILE ("default") from AWS_SHARED_CREDENTIALS_FILE (~/.aws/credentials).
+// kPermissionDenied: there are no credentials, or other users may read that file.
 Result<AwsCredentials> FindAwsCredentials();
 
-// Of a credentials file's text, a profile.
+// Parses one profile of a credentials file.
 Result<AwsCredentials> ReadAwsCredentials(std::string_view text, const std::string& profile);
 
-// Adds what proves that this call is ours, now: X-Amz-Date, the digest of the body, the signature.
-// Its target is the path and query as they are sent, the query's parameters in order, each with a
-// '='; its headers, the Host among them, are signed and complete.
+// Adds the headers that sign the call: X-Amz-Date, the digest of the body, the signature. The
+// target must be the path and query as sent: parameters sorted, each with a '='. All headers are
+// signed, so `call` must be complete, Host included.
 void SignAwsCall(const AwsCredentials& credentials, const std::string& region, int64_t unix_seconds,
                  http::Client::Call* call);
 

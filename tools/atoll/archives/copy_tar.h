@@ -1,4 +1,4 @@
-// Trees of the host as tar archives: what 'atoll cp' sends.
+// Packs directories of the host into tar archives, which 'atoll cp' sends.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace atl::cli {
 
-// A nameless file in TMPDIR (or /var/tmp): archives may be larger than memory.
+// Opens an unnamed file in TMPDIR (or /var/tmp), because an archive may be larger than memory.
 Result<UniqueFd> TemporaryFile();
 
-// A tar of what is beneath a directory, named relative to it, or of one file named `name`. Regular
-// files, directories and symbolic links; `skipped`, unless null, gets the names of all else.
+// Pack the content of a directory, with names relative to it, or one file under `name`. Regular
+// files, directories and symbolic links only; `skipped`, unless null, gets the names of all others.
 Result<UniqueFd> PackDirectory(const std::string& path, Words* skipped = nullptr);
 Result<UniqueFd> PackFile(int fd, const std::string& name, uint64_t size, uint32_t mode);
 

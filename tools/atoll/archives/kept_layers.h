@@ -1,6 +1,6 @@
-// Layers of pulls that were interrupted, as files that bear their digests: /var/tmp/atoll-pull-UID,
-// or in TMPDIR; nobody else may write there. They are not compared with their digests: the import
-// does that with whatever it is given.
+// Layers kept from interrupted pulls: files named by their digests in /var/tmp/atoll-pull-UID, or
+// in TMPDIR. Only this user may write there. Their digests are not verified here, because the
+// import verifies all of its input.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace atl::cli {
 
-// Both move a file between the directory `blobs` and the place. What is no file of `size` bytes
-// that has no other name is not moved. Whether it was.
+// Both move a file between the directory `blobs` and the store of kept layers. They move only a
+// regular file of `size` bytes without another hard link. Return true if they moved it.
 
-// Into a file of `owner` (0: ours).
+// Moves the layer to `blobs` and gives the file to `owner` (0: ours).
 bool TakeKeptLayer(int blobs, const std::string& name, uint64_t size, uint32_t owner);
 bool KeepLayer(int blobs, const std::string& name, uint64_t size);
 
-// For people.
+// Returns the directory, for messages.
 std::string KeptLayersPlace();
 
 }  // namespace atl::cli

@@ -1,8 +1,8 @@
-// Objects in S3-compatible stores, as files that are far away: "s3://BUCKET/KEY".
+// Objects in S3-compatible stores, used as remote files: "s3://BUCKET/KEY".
 //
-// Requests are signed (aws_signature.h), over TLS unless the store is on this host. A store that
-// does not answer is given up after a minute; what may pass (a broken connection, 503) is tried
-// again a few times.
+// Requests are signed (aws_signature.h) and use TLS unless the store is on this host. A store that
+// does not answer for a minute is an error. Errors that may be temporary (a broken connection, 503)
+// are retried a few times.
 //
 // Thread rule: blocks; one thread.
 #pragma once
@@ -25,22 +25,21 @@ bool IsObjectUrl(std::string_view place);
 
 class ObjectStore {
  public:
-  // For one object. `endpoint`: of the store, empty: AWS_ENDPOINT_URL, or Amazon's in AWS_REGION
-  // (AWS_DEFAULT_REGION, "us-east-1"); AWS_CA_BUNDLE has authorities other than the host's. What
-  // comes at `cancel_fd` ends whatever runs, with ECANCELED. Nothing is asked yet.
-  // kInvalidArgument, kPermissionDenied: FindAwsCredentials.
+  // Opens one object; sends nothing yet. `endpoint` is the URL of the store. Empty:
+  // AWS_ENDPOINT_URL, or Amazon's in AWS_REGION (AWS_DEFAULT_REGION, "us-east-1"). AWS_CA_BUNDLE
+  // names authorities other than the host's. A signal at `cancel_fd` ends every call, with
+  // ECANCELED. kInvalidArgument, kPermissionDenied: see FindAwsCredentials.
   static Result<std::unique_ptr<ObjectStore>> Open(const std::string& url,
                                                    const std::string& endpoint, int cancel_fd);
-  // Gives up what has been begun and not finished.
+  // Aborts an unfinished upload.
   ~ObjectStore();
 
-  // Writes the object to `to`, and goes on where a connection has broken off as long as it is the
-  // same object. `progress` hears how much of how much is there. kNotFound, kPermissionDenied,
-  // kUnavailable.
+  // Writes the object to `to`. After a broken connection it resumes if the object has not changed.
+  // `progress` gets the bytes done and the total. kNotFound, kPermissionDenied, kUnavailable.
   Status Fetch(int to, const std::function<void(uint64_t, uint64_t)>& progress);
 
-  // The next bytes of a new object, which appears whole, in the place of what had its name, when
-  // Finish returns, or not at all.
+  // Appends to a new object. The object appears, and replaces an older one of its name, only when
+  // Finish returns.
   Status Write(std::string_view bytes);
   Status Finish();
 
@@ -49,10 +48,10 @@ class ObjectStore {
   ObjectStore(AwsCredentials credentials, std::string region, std::string authority,
               std::string path, std::unique_ptr<http::Client> client, UniqueFd patience,
               UniqueFd wake, int interrupt_fd);
-  // One try; `sink` gets a body of status 2xx.
+  // Sends the call once. `sink` gets the body of a 2xx answer.
   Result<http::Response> Try(http::Client::Call call, const Sink* sink);
-  // Tries again what may pass, unless it may have been done and must not be done twice. The answer
-  // is of status 2xx.
+  // Sends the call and retries temporary errors, unless the store may already have done a call that
+  // must not be done twice. Returns a 2xx answer.
   Result<http::Response> Ask(const http::Client::Call& call);
   bool WaitBefore(int attempt) const;  // false: interrupted
   bool Interrupted() const;
@@ -65,14 +64,14 @@ class ObjectStore {
   const AwsCredentials credentials_;
   const std::string region_;
   const std::string authority_;
-  const std::string path_;  // of the object, encoded
+  const std::string path_;  // percent-encoded path of the object
   const std::unique_ptr<http::Client> client_;
   const UniqueFd patience_;  // a timer
-  const UniqueFd wake_;      // readable when that has run out or an interrupt has come
+  const UniqueFd wake_;      // readable on timeout or interrupt
   int interrupt_fd_;
-  std::string part_;    // that has not been sent
-  std::string upload_;  // its id, once there is one
-  std::string parts_;   // those that were sent, as XML
+  std::string part_;    // the part that is being filled
+  std::string upload_;  // upload id; empty: not begun
+  std::string parts_;   // the parts sent so far, as XML
   int sent_ = 0;
 };
 

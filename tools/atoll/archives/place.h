@@ -1,5 +1,6 @@
-// Where 'atoll cp' puts on this host what a sandbox sent. An earlier copy may have planted links
-// there, so none is followed beneath what the user named, and a file appears whole or not at all.
+// Writes files that 'atoll cp' copies from a sandbox to this host. An earlier copy may have planted
+// links there, so no link below the directory that the user named is followed. A file appears whole
+// or not at all.
 #pragma once
 
 #include <sys/types.h>
@@ -12,19 +13,20 @@
 
 namespace atl::cli {
 
-// A file that is written beside its place and then takes it.
+// A file that is written under a temporary name and then renamed to its place.
 class PlacedFile {
  public:
-  // `name` in `directory`, which is borrowed. What is there already is replaced, its mode is kept.
-  // kFailedPrecondition: a link or a directory is there. A device or FIFO is written to as it is.
+  // Begins `name` in `directory`, which is borrowed. An existing file is replaced, and its mode is
+  // kept. kFailedPrecondition: `name` is a link or a directory. A device or FIFO is opened and
+  // written directly.
   static Result<PlacedFile> Begin(int directory, const std::string& name);
   PlacedFile(PlacedFile&& other) noexcept;
   PlacedFile& operator=(PlacedFile&&) = delete;
-  // Without Finish nothing is left.
+  // Without Finish, removes the temporary file.
   ~PlacedFile();
 
   int fd() const { return fd_.get(); }
-  // Empty, and nobody's yet: holes can be left in it.
+  // True: the file is new and empty, so the writer may leave holes in it.
   bool fresh() const { return !temporary_.empty(); }
   Status Finish();
 
@@ -41,9 +43,9 @@ class PlacedFile {
   UniqueFd fd_;
 };
 
-// Unpacks an archive that a sandbox made into `name` in `directory`, which is made if it is
-// missing. Nothing gets out of it: not by "..", an absolute name or a link, in the archive or on
-// disk. Set-id bits, owners, devices and hard links are left out.
+// Unpacks an archive made by a sandbox into `name` in `directory`, and creates that directory if it
+// is missing. Nothing is written outside: "..", absolute names and links, in the archive or on
+// disk, cannot escape. Set-id bits, owners, devices and hard links are left out.
 Status UnpackInto(int archive, int directory, const std::string& name);
 
 }  // namespace atl::cli

@@ -1,5 +1,5 @@
-// A bar for what takes long, with its rate and how long it will take, on stderr if that is a
-// terminal; redrawn at most ten times a second.
+// A progress bar with rate and remaining time. It is drawn on stderr if that is a terminal, at most
+// ten times a second.
 #pragma once
 
 #include <chrono>
@@ -18,15 +18,15 @@ class Progress {
   ~Progress() { Clear(); }
 
   void Update(uint64_t done);
-  // For what comes without a length.
+  // Shows the bytes received so far, for a transfer of unknown length.
   void Received(uint64_t bytes);
-  // Replaces the bar by a text, for work whose length is not known.
+  // Shows a text instead of the bar, for work of unknown length.
   void Say(const std::string& text);
   void Clear();
 
  private:
   void Draw(const std::string& line);
-  // Bytes a second since the first that was told; 0: not known yet.
+  // Returns bytes per second since the first update; 0: not known yet.
   double Rate(uint64_t done);
 
   const std::string label_;

@@ -1,6 +1,6 @@
-// skopeo, which knows registries, their ways of asking who one is, and whom to trust. It runs as
-// nobody, in a directory of its own, and without a shell; what is secret reaches it in files that
-// are its own. Proxies it takes from the environment (HTTPS_PROXY, NO_PROXY), as everybody does.
+// Runs skopeo, which implements the protocols, logins and trust of registries. It runs as an unused
+// user id, in a directory of its own, without a shell. It gets secrets in files that only it can
+// read. It takes proxies from the environment (HTTPS_PROXY, NO_PROXY).
 #pragma once
 
 #include <fcntl.h>
@@ -20,17 +20,17 @@ struct RegistryOptions {
   std::string image, name, authfile, certificates;
   bool insecure = false;
 };
-// Takes all but the names.
+// Adds the options of `options` to the verb, except the names.
 void AddWays(Verb& verb, RegistryOptions& options);
 
-// The directory that skopeo works in, and whose it is.
+// The working directory of skopeo, and the user id that owns it.
 class Workplace {
  public:
   static Result<Workplace> Make();
 
-  // A new file of skopeo's, for its eyes alone.
+  // Creates a file that only skopeo can read.
   Result<UniqueFd> NewFile(const std::string& name) const;
-  // A new directory of skopeo's; the one that `name` is in is ours, or skopeo has not run yet.
+  // Creates a directory of skopeo's. Its parent must be ours, or skopeo must not have run yet.
   Result<UniqueFd> NewDirectory(const std::string& name) const;
   Status Copy(const std::string& from, const std::string& name) const;
   Status GiveAway(int fd, const std::string& name) const;
@@ -49,11 +49,11 @@ class Workplace {
 
 class Skopeo {
  public:
-  // Takes along what the options name.
+  // Copies the files that the options name into the working directory.
   static Result<Skopeo> Prepare(const RegistryOptions& options);
 
-  // skopeo's `verb` with `words`. `side`: what the verb has in front of the options of a registry,
-  // "src-", "dest-" or nothing.
+  // Builds the command line of skopeo's `verb` with `words`. `side` is the prefix of the verb's
+  // registry options: "src-", "dest-" or "".
   Child Command(const std::string& verb, const std::string& side, const Words& words) const;
   const Workplace& work() const { return work_; }
 
@@ -61,7 +61,7 @@ class Skopeo {
   explicit Skopeo(Workplace work) : work_(std::move(work)) {}
 
   Workplace work_;
-  Words ways_;  // without "--" and side
+  Words ways_;  // options without "--" and side
 };
 
 }  // namespace atl::cli

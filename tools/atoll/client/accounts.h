@@ -1,4 +1,4 @@
-// Users as a sandbox's own files name them.
+// Resolves user names with the sandbox's own passwd and group files.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace atl::cli {
 
-// USER[:GROUP], each a number or a name that the sandbox knows. Without GROUP the sandbox's passwd
-// says it.
+// Parses USER[:GROUP]; each is a number or a name in the sandbox's files. Without GROUP the
+// sandbox's passwd gives the group.
 Result<UserIds> FindUser(Api& api, const std::string& sandbox_id, const std::string& given);
 
 }  // namespace atl::cli

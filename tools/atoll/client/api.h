@@ -1,4 +1,6 @@
-// The server's API as the verbs see it: one connection, errors as the server words them.
+// The client of the server's API for all verbs: one connection, and errors in the server's words.
+//
+// Thread rule: one thread at a time.
 #pragma once
 
 #include <memory>
@@ -14,15 +16,15 @@ class Api {
  public:
   static Result<Api> Connect(const Settings& settings);
 
-  // Target below /v1, "/sandboxes". The answer if its status is 2xx; else the error that it names:
-  // "message (CODE)".
+  // Sends a call; its target is below /v1, such as "/sandboxes". Returns a 2xx answer. Any other
+  // answer is an error with the text "message (CODE)".
   Result<http::Response> Send(http::Client::Call call);
   Result<http::Response> Send(const std::string& method, const std::string& target,
                               const std::string& json_body = {});
   const std::string& server_url() const { return server_.url; }
-  // Null for a server without TLS.
+  // Null if the server has no TLS.
   const http::TlsContext* trust() const { return trust_.get(); }
-  // As Send; a 2xx body goes to `on_data`.
+  // Like Send, but streams the body of a 2xx answer to `on_data`. False from `on_data` stops it.
   Result<http::Response> Stream(http::Client::Call call,
                                 const std::function<bool(std::string_view)>& on_data);
 
@@ -37,13 +39,12 @@ class Api {
   std::shared_ptr<const http::TlsContext> trust_;
 };
 
-// What an answer with an error says, on one line: from {code, message}, else whatever text there
-// is.
+// Returns the text of an error answer on one line: from {code, message}, else the body's text.
 std::string ErrorText(int status, const std::string& body);
 
-// A path segment or a query value with everything but unreserved characters escaped.
+// Escapes all but unreserved characters, for a path segment or a query value.
 std::string PercentEncode(std::string_view text);
-// A path for a route of execd's that upstream has, too, where $NAME is a variable: each $ twice.
+// Doubles each $ in a path for an upstream route of execd, which would expand $NAME as a variable.
 std::string LiteralPath(std::string_view path);
 
 }  // namespace atl::cli

@@ -1,4 +1,4 @@
-// Programs that verbs start. No shell is between: each word arrives as it is.
+// Runs child programs of verbs, without a shell: each word arrives unchanged.
 #pragma once
 
 #include <sys/types.h>
@@ -12,7 +12,8 @@
 
 namespace atl::cli {
 
-// In TMPDIR (or `place`), for its owner alone; removed with all that is in it.
+// A directory in TMPDIR (or `place`) that only its owner can enter. The destructor removes it and
+// its content.
 class TemporaryDirectory {
  public:
   static Result<TemporaryDirectory> Make(const std::string& place = "/var/tmp");
@@ -28,20 +29,21 @@ class TemporaryDirectory {
 };
 
 struct Child {
-  Words argv;         // the program is looked for in PATH
-  Words env;          // NAME=VALUE, beside or instead of our own
-  std::string apt;    // the Debian package that brings it, for the error if it is missing
-  std::string cwd;    // empty: ours
-  uid_t user = 0;     // run as this one, of no group, and nothing gives more; 0: as we are
-  bool told = false;  // what it prints to stdout goes to our stderr, too
-  std::function<void()> meanwhile;  // if set: called several times a second until it ends
+  Words argv;                       // the program is searched in PATH
+  Words env;                        // NAME=VALUE, added to our own or replacing it
+  std::string apt;                  // Debian package of the program, for the error if it is missing
+  std::string cwd;                  // empty: ours
+  uid_t user = 0;                   // user id without groups or new privileges; 0: ours
+  bool told = false;                // copy its stdout to our stderr
+  std::function<void()> meanwhile;  // if set: called several times a second while it runs
 };
 
-// Ids that are nobody's: of no account, sandbox or service. One for each process of ours.
+// Returns a user id that belongs to no account, sandbox or service, and to no other process of
+// atoll.
 uid_t NobodysId();
 
-// Waits for its end; what it has printed to stdout, 4 MiB at most. Its stderr is ours. What comes
-// at `cancel_fd` (CatchInterrupts) ends it. kFailedPrecondition: it failed, or is not there.
+// Runs the child to its end and returns its stdout, at most 4 MiB. It inherits our stderr. A signal
+// at `cancel_fd` (CatchInterrupts) ends it. kFailedPrecondition: it failed, or is not installed.
 Result<std::string> RunChild(const Child& child, int cancel_fd);
 
 }  // namespace atl::cli

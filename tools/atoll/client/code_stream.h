@@ -1,7 +1,8 @@
-// Reads what execd says of a run in a code context: JSON objects, one a line. Output is asked for
-// as base64 (?encoding=base64), so that it arrives byte for byte.
+// Parses execd's events about a run in a code context: JSON objects, one a line. The request asks
+// for output as base64 (?encoding=base64), which keeps every byte.
 //
-// The stream comes out of a sandbox: lines have a limit, and what is not understood is skipped.
+// The input is hostile: it comes from a sandbox. The length of a line is limited, and unknown
+// events are skipped.
 #pragma once
 
 #include <functional>
@@ -15,16 +16,16 @@ namespace atl::cli {
 class CodeStream {
  public:
   struct Callbacks {
-    // What the code prints, results as text, and tracebacks. False stops the stream.
+    // Output of the code, results as text, and tracebacks. False stops the stream.
     std::function<bool(std::string_view bytes, bool is_error)> on_text;
-    // A picture: "png", "jpeg" or "svg", and the content of such a file.
+    // A picture: its type "png", "jpeg" or "svg", and the content of the file.
     std::function<bool(std::string_view kind, std::string_view content)> on_picture;
   };
   explicit CodeStream(Callbacks callbacks) : callbacks_(std::move(callbacks)) {}
 
-  // False when no more is wanted: the run has ended, or a callback has stopped it.
+  // Returns false at the end of the run, or if a callback has stopped the stream.
   bool Feed(std::string_view bytes);
-  // The code has raised something, or its kernel has died.
+  // True: the code raised an exception, or its kernel died.
   bool failed() const { return failed_; }
   bool ended() const { return ended_; }
 
@@ -36,11 +37,11 @@ class CodeStream {
   bool failed_ = false, ended_ = false;
 };
 
-// Without the sequences that colour it: for whoever is no terminal.
+// Removes colour sequences, for output that is no terminal.
 std::string WithoutColours(std::string_view text);
 
-// Whether what was typed waits for more lines, which end with an empty one: its last line opens
-// something, in whatever language.
+// Returns true if the typed code needs more lines, up to an empty line: its last line opens a
+// block, in any of the languages.
 bool WaitsForMore(std::string_view cell);
 
 }  // namespace atl::cli

@@ -22,26 +22,27 @@ struct Command {
   std::vector<std::string> env;  // NAME=VALUE
   std::string cwd;               // empty: the sandbox's own
   std::optional<UserIds> user;   // absent: the image's
-  // Start it, print its id and leave it running.
+  // Start the command, print its id and return without waiting.
   bool background = false;
-  // Whether an interrupt stops the command; needless if the sandbox is deleted then anyway.
+  // An interrupt stops the command. Not needed if the sandbox is deleted afterwards anyway.
   bool stop_on_interrupt = true;
 };
 
-// Prints stdout and stderr as they come; how the command ended, 128 + signal if an interrupt ended
-// the wait, or why it could not be run. `cancel_fd` comes from CatchInterrupts.
+// Runs the command and prints its stdout and stderr as they arrive. Returns how the command ended,
+// or 128 + signal if an interrupt ended the wait. An error says why it could not run. `cancel_fd`
+// comes from CatchInterrupts.
 Result<Exit> RunCommand(Api& api, const std::string& sandbox_id, const Command& command,
                         int cancel_fd);
-// {"argv", "envs", "cwd", "uid", "gid"} of a request to execd.
+// Builds the body of a request to execd: {"argv", "envs", "cwd", "uid", "gid"}.
 nlohmann::json CommandBody(const Command& command);
-// Of a program that could not be started: its exit code, or an error.
+// Converts execd's message about a program that could not start to its exit code, or to an error.
 Result<Exit> Unstarted(const std::string& why);
 
-// NAME=VALUE as given, NAME alone as in our own environment; kInvalidArgument for anything else.
-// The lines of `files` come first; # begins a comment there.
+// Expands NAME=VALUE (kept) and NAME alone (the value from our own environment); kInvalidArgument
+// for anything else. The lines of `files` come first; # begins a comment there.
 Result<std::vector<std::string>> ExpandEnvironment(const std::vector<std::string>& settings,
                                                    const std::vector<std::string>& files);
-// {"NAME": "VALUE"}.
+// Builds {"NAME": "VALUE"}.
 nlohmann::json EnvironmentObject(const std::vector<std::string>& env);
 
 }  // namespace atl::cli

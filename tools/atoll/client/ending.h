@@ -1,4 +1,4 @@
-// The end of a sandbox.
+// Reads how a sandbox ended.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -11,18 +11,18 @@
 
 namespace atl::cli {
 
-// The extension of a sandbox that is removed by who ends it or waits for its end (run -d --rm). To
-// the server it means nothing.
+// Extension of sandboxes of `run -d --rm`: the verb that ends the sandbox, or waits for its end,
+// then removes it. The server ignores it.
 inline constexpr char kRemoveAtEnd[] = "atoll.rm";
 
-// Deletes a sandbox that has ended and was made with it. One that is gone is no error.
+// Deletes the sandbox if it has ended and has kRemoveAtEnd. A missing sandbox is no error.
 Status RemoveIfAsked(Api& api, const std::string& sandbox_id);
 
-// How a sandbox ended, as the server shows it; nothing while it runs.
+// Returns how a sandbox ended, from the server's JSON; nothing while it runs.
 std::optional<Exit> EndIn(const nlohmann::json& sandbox);
-// The same of one that is asked for. kNotFound: it is gone.
+// Fetches the sandbox, then the same. kNotFound: it is gone.
 Result<std::optional<Exit>> EndOf(Api& api, const std::string& sandbox_id);
-// The same of one that was there a moment ago: the error says that it went away.
+// The same for a sandbox that existed a moment ago: the error says that it went away.
 Result<std::optional<Exit>> EndOfSeen(Api& api, const std::string& sandbox_id);
 
 }  // namespace atl::cli

@@ -1,7 +1,8 @@
-// Reads what execd says of a running command: JSON objects, each followed by an empty line. Output
-// is asked for as base64 (?encoding=base64), so that it arrives byte for byte.
+// Parses execd's events about a running command: JSON objects, each followed by an empty line. The
+// request asks for output as base64 (?encoding=base64), which keeps every byte.
 //
-// The stream comes out of a sandbox: lines have a limit, and what is not understood is skipped.
+// The input is hostile: it comes from a sandbox. The length of a line is limited, and unknown
+// events are skipped.
 #pragma once
 
 #include <functional>
@@ -16,18 +17,18 @@ namespace atl::cli {
 
 class EventStream {
  public:
-  // `is_error` tells stderr from stdout. False stops the stream.
+  // `is_error`: stderr, else stdout. False stops the stream.
   using OnOutput = std::function<bool(std::string_view bytes, bool is_error)>;
   explicit EventStream(OnOutput on_output) : on_output_(std::move(on_output)) {}
 
-  // False when no more is wanted: the command has ended, or the output cannot be written.
+  // Returns false at the end of the command, or if the output cannot be written.
   bool Feed(std::string_view bytes);
 
-  // Of the command, to interrupt it by; empty until it has started.
+  // Returns the id of the command, needed to interrupt it; empty until it has started.
   const std::string& command_id() const { return command_id_; }
-  // Once the command has ended.
+  // Set once the command has ended.
   const std::optional<Exit>& exit() const { return exit_; }
-  // Why it could not be run at all.
+  // Returns why the command could not start; empty: it could.
   const std::string& failure() const { return failure_; }
 
  private:

@@ -1,4 +1,4 @@
-// How a command in a sandbox ended, as people are told.
+// Exit codes of commands in sandboxes, and their reasons in words.
 #pragma once
 
 #include <optional>
@@ -12,28 +12,28 @@
 namespace atl::cli {
 
 struct Exit {
-  int code = 0;        // 128 + signal if one ended it
-  std::string reason;  // "killed by SIGKILL (out of memory: …)"; empty: it ended by itself
+  int code = 0;        // 128 + signal if a signal ended it
+  std::string reason;  // "killed by SIGKILL (out of memory: …)"; empty: it exited
 };
 
-// From execd's words: "exit status 3", "signal: killed (out of memory: …)".
+// Translates execd's words: "exit status 3", "signal: killed (out of memory: …)".
 Exit ExitOf(int code, std::string_view told);
-// From execd's words for a program that could not be started, with docker's codes: 127 if there is
-// none of that name, 126 if it is no program. Nothing: it is about something else.
+// Translates execd's message about a program that could not start to docker's codes: 127 if it does
+// not exist, 126 if it is not executable. Nothing: the message is about something else.
 std::optional<Exit> ExitOfUnstarted(const std::string& told);
 
-// Of a command whose output could not be written here: as if SIGPIPE had ended us where nobody
-// reads it any more, else why.
+// Returns the exit for output that could not be written here: that of SIGPIPE if the reader has
+// gone, else the reason in `why`.
 Exit ExitOfUnwritten(const Error& why);
 
-// "SIGKILL" of 9; "signal 40" of what has no name.
+// Returns "SIGKILL" for 9, "signal 40" for a signal without a name.
 std::string SignalName(int number);
 
-// Of a sandbox that went away under a command: how it ended, if the server still knows.
+// Returns how a sandbox ended that went away during a command, if the server still knows.
 Error WhyGone(Api& api, const std::string& sandbox_id);
 
-// Says why on stderr, with --json always {"exitCode": …, "reason": …}; the code. After a
-// limit that was met with the sandbox's own.
+// Prints the reason on stderr and returns the exit code. With --json it always prints {"exitCode":
+// …, "reason": …}. After a limit of the sandbox was hit, it also prints the sandbox's own limit.
 int Tell(Api& api, const Settings& settings, const std::string& sandbox_id, const Exit& exit);
 
 }  // namespace atl::cli

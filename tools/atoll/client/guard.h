@@ -1,6 +1,6 @@
-// What makes a sandbox its client's: a process beside us that deletes it when we are gone, however
-// we ended. Should that process end as well (the host went down), the sandbox's deadline is near:
-// the guard moves it ahead as long as we live.
+// Ties a sandbox to the life of its client. A guard process deletes the sandbox when the client
+// exits for any reason. While the client lives, the guard keeps renewing a short deadline, so the
+// sandbox also ends if the guard itself dies, for example with the host.
 #pragma once
 
 #include <optional>
@@ -14,15 +14,16 @@ namespace atl::cli {
 
 class Guard {
  public:
-  // Seconds to a guarded sandbox's deadline.
+  // Seconds from each renewal to the deadline of a guarded sandbox.
   static constexpr int kLease = 300;
 
-  // `seconds` from now the sandbox is to end in any case; it was created with at most kLease.
+  // Starts the guard process. `seconds` from now the sandbox ends in any case. It must have been
+  // created with a deadline of at most kLease.
   static Result<Guard> Start(const Settings& settings, const std::string& sandbox_id, int seconds);
   Guard(Guard&&) = default;
   Guard& operator=(Guard&&) = default;
 
-  // The sandbox is gone: there is nothing left to do.
+  // Ends the guard without action: the sandbox is already gone.
   void Release();
 
  private:
@@ -30,7 +31,7 @@ class Guard {
   UniqueFd pipe_;
 };
 
-// "2026-01-31T12:00:00Z", so many seconds from now.
+// Returns the time in `seconds` from now: "2026-01-31T12:00:00Z".
 std::string TimeIn(int seconds);
 
 }  // namespace atl::cli

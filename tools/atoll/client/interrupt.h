@@ -1,16 +1,16 @@
-// Turns the first SIGINT, SIGTERM or SIGHUP into a readable descriptor, so that what was begun can
-// be undone. A second one ends the process as usual.
+// Turns the first SIGINT, SIGTERM or SIGHUP into a readable descriptor, so that a verb can undo its
+// work. A second signal ends the process.
 #pragma once
 
 #include "runtime/base/result.h"
 
 namespace atl::cli {
 
-// Installs the handlers; the descriptor lives for ever.
+// Installs the handlers. The descriptor is valid for the life of the process.
 Result<int> CatchInterrupts();
-// The signal that came, or 0.
+// Returns the caught signal, or 0.
 int CaughtSignal();
-// Whether one came within that time.
+// Waits for a signal; returns true if one came within that time.
 bool WaitForInterrupt(int interrupt_fd, int milliseconds);
 
 }  // namespace atl::cli

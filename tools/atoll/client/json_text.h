@@ -1,4 +1,4 @@
-// JSON of the server, read and written.
+// Reads JSON from the server.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -9,16 +9,16 @@
 
 namespace atl::cli {
 
-// The body of an answer, which must be an object.
+// Parses the body of an answer, which must be an object.
 Result<nlohmann::json> ObjectOf(const http::Response& response);
-// GET and its body.
+// Sends a GET and parses the body.
 Result<nlohmann::json> Fetch(Api& api, const std::string& target);
-// The items of all pages of a list. `query`: "&" and more of it, or nothing.
+// Fetches the items of all pages of a list. `query` is "" or begins with "&".
 Result<nlohmann::json> FetchPages(Api& api, const std::string& route, const std::string& query);
-// A member that is text, or its JSON; empty if there is none.
+// Returns a member's text, or its JSON if it is no text; empty if it is absent.
 std::string TextOf(const nlohmann::json& object, const char* name);
 
-// The time of the API under that name, to the second: "2026-01-31T12:00:00Z"; "" without one.
+// Returns a time member, to the second: "2026-01-31T12:00:00Z"; "" if it is absent.
 std::string TimeOf(const nlohmann::json& object, const char* name);
 
 }  // namespace atl::cli

@@ -1,4 +1,4 @@
-// How an error reaches people and scripts.
+// Reports errors to people and scripts.
 #pragma once
 
 #include "runtime/base/result.h"
@@ -6,10 +6,10 @@
 
 namespace atl::cli {
 
-// "atoll: ", in red where there are colours: it stands before what went wrong on stderr.
+// Returns the prefix of errors on stderr: "atoll: ", red if stderr shows colours.
 const char* ErrorMark();
 
-// "atoll: message" on stderr; {"error": message} with --json. From any thread.
+// Prints "atoll: message" on stderr, or {"error": message} with --json. Any thread may call it.
 void Report(const Settings& settings, const Error& error);
 
 }  // namespace atl::cli

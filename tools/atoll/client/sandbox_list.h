@@ -1,4 +1,4 @@
-// Sandboxes as the server lists them, and how people name one.
+// Lists sandboxes, and resolves the names that people type.
 #pragma once
 
 #include <functional>
@@ -12,44 +12,45 @@
 
 namespace atl::cli {
 
-// What an argument ID is, for help.
+// Help texts of an argument ID.
 inline constexpr char kOneSandbox[] = "Sandbox: its id, the start of it, or its name";
 inline constexpr char kSandboxes[] = "Sandboxes: ids, starts of ids, or names";
 inline constexpr char kOnlySandboxes[] = "Only these: ids, starts of ids, or names";
 
 struct SandboxEntry {
   std::string id, name, image, state, created, expires, command;
-  std::string exit;  // the code; empty: it has not ended
+  std::string exit;  // exit code; empty: not ended
   std::map<std::string, std::string> labels;
-  std::string json;  // as it came
+  std::string json;  // the server's JSON, unchanged
 
   bool HasEnded() const { return state == "Terminated" || state == "Failed"; }
-  // KEY or KEY=VALUE.
+  // `wanted` is KEY or KEY=VALUE.
   bool HasLabel(const std::string& wanted) const;
   std::string LabelText() const;  // "a=1,b=2"
 };
 
-// Whether `asked` means `state`: by our word, or docker's ("running", "exited", …).
+// Returns true if `asked` means `state`, in Atoll's word or docker's ("running", "exited", …).
 bool StatusMatches(const std::string& state, const std::string& asked);
 
-// All pages. `query` is "" or begins with "&".
+// Fetches all pages. `query` is "" or begins with "&".
 Result<std::vector<SandboxEntry>> FetchSandboxes(Api& api, const std::string& query);
 
-// An id, the start of exactly one, or the name of exactly one that has not ended; of those that
-// have ended, the newest of that name.
+// Resolves an id, an unambiguous start of one, or a name. A name means the only sandbox of that
+// name that has not ended, else the newest that has.
 Result<std::string> ResolveId(Api& api, const std::string& given);
 
-// Does it for each; one that fails is reported and does not keep the others. The last error.
+// Calls `act` for each sandbox. A failure is reported and does not stop the others. Returns the
+// last error.
 Status ForEachSandbox(const Settings& settings, Api& api, const std::vector<std::string>& given,
                       const std::function<Status(const std::string& id)>& act);
 
-// The way to a sandbox's execd: through the server, with the token that execd wants.
+// The route through the server to a sandbox's execd, with execd's token.
 struct ExecdWay {
-  std::string base;  // goes before execd's paths
+  std::string base;  // prefix of execd's paths
   http::Headers headers;
 };
 Result<ExecdWay> FindExecd(Api& api, const std::string& sandbox_id);
-// Asks it; with a body, which is JSON, as a POST.
+// Sends a request to execd: a GET, or a POST if `json_body` is not empty.
 Result<http::Response> AskExecd(Api& api, const std::string& sandbox_id, const std::string& path,
                                 const std::string& json_body = "");
 

@@ -1,4 +1,4 @@
-// What all verbs share: where the server is, which key it wants, how output looks.
+// Settings of all verbs: the server, its key, the form of output.
 #pragma once
 
 #include <string>
@@ -7,23 +7,24 @@
 
 namespace atl::cli {
 
-// As given on the command line or in the environment; empty where not.
+// The values from the command line or the environment; empty if not given.
 struct Settings {
   std::string server;
   std::string api_key;
   std::string api_key_file;
-  std::string cacert;  // authorities of an https server, in a PEM file; empty: those of the host
+  std::string cacert;  // PEM file of authorities; empty: the host's
   std::string run_dir = "/run/atoll";
   bool json = false;
 };
 
 struct Server {
   std::string url;
-  std::string api_key;  // empty: none is sent
+  std::string api_key;  // empty: no key is sent
 };
 
-// From the settings, or of the local daemon, which leaves its address and the name of its key file
-// in <run_dir>/daemon.json. The local key is never sent to a server that was named explicitly.
+// Returns the server of the settings, else the local daemon. The local daemon publishes its address
+// and the name of its key file in <run_dir>/daemon.json. The local key is never sent to a server
+// that was named explicitly.
 Result<Server> FindServer(const Settings& settings);
 
 }  // namespace atl::cli

@@ -1,4 +1,4 @@
-// A connection on which HTTP gives way to another protocol (RFC 9110 section 7.8).
+// An HTTP connection switched to another protocol (RFC 9110 section 7.8).
 #pragma once
 
 #include <string>
@@ -12,12 +12,12 @@ namespace atl::cli {
 struct Upgraded {
   http::ClientSocket socket;
   http::Headers answer;
-  std::string ahead;  // what the peer has sent behind its answer
+  std::string ahead;  // bytes that the peer sent after its answer
 };
 
-// Asks for `protocol` with GET, and `headers` besides. `base_url` as of http::Client, with `trust`
-// if it is one of https; `target` is relative to it. An answer other than 101 is an error that
-// holds its status and text. Blocks.
+// Sends a GET that asks for `protocol`, with additional `headers`. `base_url` is that of
+// http::Client; https needs `trust`. `target` is relative to it. An answer other than 101 is an
+// error with its status and text. Blocks.
 Result<Upgraded> Upgrade(const std::string& base_url, const http::TlsContext* trust,
                          const std::string& target, const std::string& protocol,
                          const http::Headers& headers);

@@ -1,4 +1,4 @@
-// A WebSocket client (RFC 6455), as small as a terminal needs it. What is sent may block.
+// A minimal WebSocket client (RFC 6455) for terminals. Sending may block.
 #pragma once
 
 #include <functional>
@@ -15,8 +15,8 @@ namespace atl::cli {
 
 class WebSocket {
  public:
-  // `base_url` as of http::Client, with `trust` if it is one of https; `target` is relative to it.
-  // An answer other than 101 is an error that holds its status and text.
+  // `base_url` is that of http::Client; https needs `trust`. `target` is relative to it. An answer
+  // other than 101 is an error with its status and text.
   static Result<WebSocket> Connect(const std::string& base_url, const http::TlsContext* trust,
                                    const std::string& target, http::Headers headers);
 
@@ -25,7 +25,8 @@ class WebSocket {
   Status SendText(std::string_view text) { return Send(http::Opcode::kText, text); }
   Status SendBinary(std::string_view bytes) { return Send(http::Opcode::kBinary, bytes); }
 
-  // Takes what has arrived and hands on whole messages; there may be nothing. False at the end.
+  // Reads the bytes that have arrived and calls `on_message` for each complete message, possibly
+  // none. Returns false at the end of the connection.
   using OnMessage = std::function<void(bool text, std::string_view message)>;
   Result<bool> Receive(const OnMessage& on_message);
 
@@ -35,7 +36,7 @@ class WebSocket {
       : socket_(std::move(upgraded.socket)), pending_(std::move(upgraded.ahead)) {}
   Status Send(http::Opcode opcode, std::string_view payload);
 
-  // What comes from a sandbox must not grow without end.
+  // Limit of a message, because a hostile sandbox must not fill our memory.
   static constexpr size_t kMaxMessage = 4 << 20;
 
   http::ClientSocket socket_;

@@ -1,4 +1,4 @@
-// A code context at the command line: the verb 'code', and 'run' with --code.
+// Runs code in a code context: the verb 'code', and 'run' with --code.
 #pragma once
 
 #include <string>
@@ -11,13 +11,14 @@
 namespace atl::cli {
 
 struct CodeOptions {
-  RunOptions run;    // of the sandbox; without an image it is of code-interpreter
-  std::string code;  // empty: what is typed or piped in
+  RunOptions run;    // the sandbox; default image: code-interpreter
+  std::string code;  // empty: read stdin
   std::string plots = ".";
   std::string language;  // empty: Python
 };
 
-// In a sandbox of its own, which is gone behind it. An exit code: kFailed if `code` has failed.
+// Runs the code in a new sandbox and deletes the sandbox afterwards. Returns an exit code: kFailed
+// if the code failed.
 Result<int> RunCode(const Settings& settings, CodeOptions options);
 
 void AddCodeVerb(Verb& root, const Settings& settings);

@@ -1,4 +1,4 @@
-// What may follow the words of a command line, as the shells' scripts ask.
+// Completion of command lines, called by the shells' completion scripts.
 #pragma once
 
 #include "tools/atoll/client/settings.h"
@@ -6,7 +6,8 @@
 
 namespace atl::cli {
 
-// Prints it, one a line: verbs, options, and by an argument's name images, sandboxes or volumes.
+// Prints the completions of `words`, one a line: verbs and options, and images, sandboxes or
+// volumes where an argument has such a name.
 Status Complete(const Verb& root, const Settings& settings, const Words& words);
 
 }  // namespace atl::cli

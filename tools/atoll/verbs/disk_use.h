@@ -11,13 +11,13 @@ namespace atl::cli {
 
 struct DiskUse {
   uint64_t bytes = 0;
-  bool complete = true;  // false: there is more, the server's count met a bound
+  bool complete = true;  // false: the server stopped at its limit; there is more
 
   std::string Text() const;  // "1.2 GiB", "over 1.2 GiB"
 };
 
-// `path` names the object: "/sandboxes/ID", "/snapshots/ID". A server that cannot tell, because the
-// sandbox has ended for instance, is an error.
+// `path` is "/sandboxes/ID" or "/snapshots/ID". Returns an error if the server cannot measure it,
+// for instance because the sandbox has ended.
 Result<DiskUse> MeasureDisk(Api& api, const std::string& path);
 
 }  // namespace atl::cli

@@ -1,4 +1,4 @@
-// inspect and rm of what has a name or an id and a route of its own: volumes, snapshots, pools.
+// inspect and rm of objects with a route of their own: volumes, snapshots, pools.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace atl::cli {
 
-// Sends `method`, GET or DELETE, to `path` and each name in turn; prints what it is told, or what
-// is gone. One that fails is reported and does not keep the others. The last error.
+// Sends `method`, GET or DELETE, to `path` and each name. Prints the answer of a GET, or the name
+// that was deleted. A failure is reported and does not stop the others. Returns the last error.
 Status ForEachOf(const Settings& settings, const std::string& path, const Words& names,
                  const std::string& method);
 

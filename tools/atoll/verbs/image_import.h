@@ -1,4 +1,4 @@
-// Sends an image archive to the server: what import, build and pull end with.
+// Sends an image archive to the server; the last step of import, build and pull.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -11,11 +11,11 @@
 
 namespace atl::cli {
 
-// A file, an OCI layout's directory or an object. `name` empty: the archive's own. Says what it
-// was; the image.
+// Imports a file, the directory of an OCI layout, or an object. An empty `name` means the archive's
+// own. Prints what it imported, and returns the image.
 Result<nlohmann::json> ImportImage(const Settings& settings, const ArchivePlace& place,
                                    const std::string& name);
-// Another name for an image; the image under that name.
+// Adds a name to an image; returns the image under that name.
 Result<nlohmann::json> GiveName(Api& api, const std::string& image, const std::string& name);
 
 }  // namespace atl::cli

@@ -1,4 +1,4 @@
-// Images as people name them.
+// Finds images by the names that people type.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -9,7 +9,7 @@
 
 namespace atl::cli {
 
-// Returns what the server tells of the image.
+// Returns the server's JSON of the image.
 Result<nlohmann::json> FindImage(Api& api, const std::string& name);
 
 }  // namespace atl::cli

@@ -1,4 +1,4 @@
-// From a registry: what an image has that is not here, by way of skopeo.
+// Pulls images from a registry, with skopeo: only the layers that the server lacks.
 #pragma once
 
 #include <functional>
@@ -10,9 +10,10 @@
 
 namespace atl::cli {
 
-// Fetches `options.image`, and has `take` import it: an OCI layout's directory, without the layers
-// that the server has, which is gone when this returns. What has come whole of one that is
-// interrupted is kept (kept_layers.h), and the next pull does not fetch it.
+// Fetches `options.image` and calls `take` to import it. `take` gets the directory of an OCI layout
+// without the layers that the server has; the directory is removed when this returns. After an
+// interrupt the complete layers are kept (kept_layers.h), and the next pull does not fetch them
+// again.
 Status PullImage(const Settings& settings, const RegistryOptions& options,
                  const std::function<Status(const std::string& layout)>& take);
 

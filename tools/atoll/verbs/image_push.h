@@ -1,4 +1,4 @@
-// To a registry, by way of skopeo.
+// Pushes images to a registry, with skopeo.
 #pragma once
 
 #include "runtime/base/result.h"
@@ -8,9 +8,9 @@
 
 namespace atl::cli {
 
-// `wanted` is of the form docker: skopeo reads that where it stands, and unpacks one of the form
-// oci first, with owners that nobody may give. It is called `options.name` there, or else
-// `options.image`.
+// Pushes an archive as `options.name`, or as `options.image` if that is empty. `wanted.form` must
+// be "docker": skopeo reads that form in place, but unpacks an OCI archive first, which fails
+// without the right to change owners.
 Status PushArchive(Api& api, const ArchiveOf& wanted, const RegistryOptions& options);
 
 }  // namespace atl::cli

@@ -1,5 +1,5 @@
-// The verbs of 'atoll image' that are files of their own. `hidden`: as docker calls them, at the
-// top.
+// The verbs of 'atoll image' that have their own file. `hidden`: adds them at the top level, under
+// docker's names.
 #pragma once
 
 #include "tools/atoll/client/settings.h"

@@ -1,4 +1,4 @@
-// Ports of 127.0.0.1 that are ports of a sandbox.
+// Forwards ports of 127.0.0.1 to ports of a sandbox.
 #pragma once
 
 #include <functional>
@@ -16,18 +16,18 @@
 namespace atl::cli {
 
 struct LocalPort {
-  UniqueFd listening;  // on 127.0.0.1 only: who may reach it may reach the sandbox
+  UniqueFd listening;  // only 127.0.0.1, because its clients reach the sandbox
   int number = 0;
-  int inside = 0;  // of the sandbox
+  int inside = 0;  // port in the sandbox
 };
 
-// Listens; `number` 0: on any free port. The error names the port.
+// Listens on `number`; 0: on any free port. The error names the port.
 Result<LocalPort> ListenHere(int number, int inside);
 
 Result<Upgraded> ConnectTo(const Api& api, const ExecdWay& way, int port);
 
-// Carries every connection to the ports, each in a thread of its own, until the loop ends.
-// `failed` is told why one was not carried; it may be called by several threads at once.
+// Forwards all connections to the ports, each in its own thread, until the loop ends. `failed` gets
+// the reason if a connection cannot be forwarded; several threads may call it at once.
 Status ForwardPorts(EventLoop& loop, std::shared_ptr<const Api> api, const ExecdWay& way,
                     const std::vector<LocalPort>& ports,
                     const std::function<void(const Error&)>& failed);

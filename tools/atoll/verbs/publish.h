@@ -1,4 +1,4 @@
-// Ports of 127.0.0.1 that 'atoll run -p' makes a sandbox's, for as long as the sandbox lives.
+// Publishes ports of a sandbox on 127.0.0.1 for the life of the sandbox ('atoll run -p').
 #pragma once
 
 #include <string>
@@ -11,21 +11,21 @@
 
 namespace atl::cli {
 
-// PORT, HOST:PORT, ADDRESS:HOST:PORT and ADDRESS::PORT, as docker reads them; "/tcp" may follow.
-// ADDRESS is 127.0.0.1 or localhost.
+// A parsed -p value: PORT, HOST:PORT, ADDRESS:HOST:PORT or ADDRESS::PORT, as in docker; "/tcp" may
+// follow. ADDRESS is 127.0.0.1 or localhost.
 struct Published {
-  int local = -1;  // 0: any free one; -1: none, the server's endpoint is told
+  int local = -1;  // 0: any free port; -1: no local port, print the server's endpoint
   int inside = 0;
 };
 Result<Published> ReadPublished(const std::string& given);
 
-// Listens on the ports of 127.0.0.1 that `given` asks for. Called before the sandbox is made: a
-// port that is taken refuses the run.
+// Listens on the ports of 127.0.0.1 in `given`. Call it before the sandbox is created, so that a
+// port in use refuses the run.
 Result<std::vector<LocalPort>> ListenFor(const Words& given);
 
-// Starts a process that carries the ports' connections, unless there are none. It ends within a
-// second of the sandbox, and after `seconds` in any case. Call it while this process has one
-// thread.
+// Starts a process that forwards the ports, if there are any. It ends within a second after the
+// sandbox, and after `seconds` in any case. Call it while this process has one thread, because it
+// forks.
 Status Publish(const Settings& settings, const std::string& sandbox_id,
                std::vector<LocalPort> ports, int seconds);
 

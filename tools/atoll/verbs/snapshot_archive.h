@@ -1,4 +1,4 @@
-// The verbs of 'atoll snapshot' that take one from a daemon to another.
+// The verbs of 'atoll snapshot' that move a snapshot between daemons.
 #pragma once
 
 #include "tools/atoll/client/settings.h"

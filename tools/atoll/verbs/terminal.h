@@ -1,4 +1,4 @@
-// A command in a sandbox with our standard input: on a terminal of its own, or on pipes.
+// Runs a command in a sandbox with our standard input, on a terminal of its own or on pipes.
 #pragma once
 
 #include "runtime/base/result.h"
@@ -7,8 +7,9 @@
 
 namespace atl::cli {
 
-// Our terminal, if `terminal` is set, is in raw mode meanwhile and its size follows. How the
-// command ended; 128 + signal if a signal ended us, which ends the command too.
+// Runs the command. With `terminal` our terminal is in raw mode meanwhile, and the sandbox's
+// terminal follows its size. Returns how the command ended. A signal to us ends the command too and
+// gives 128 + signal.
 Result<Exit> RunInTerminal(Api& api, const std::string& sandbox_id, const Command& command,
                            bool terminal);
 

@@ -1,5 +1,5 @@
-// The verbs of the command line, one file per group. Each function adds its verbs below `root`;
-// `settings` are read when one of them is called.
+// The verbs of the command line, one file per group. Each function adds its verbs to `root`. A verb
+// reads `settings` when it is called.
 #pragma once
 
 #include "tools/atoll/client/settings.h"

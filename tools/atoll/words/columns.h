@@ -1,4 +1,4 @@
-// Rows with named fields, printed as a table or as docker's --format asks for.
+// Rows with named fields, printed as a table or in docker's --format.
 #pragma once
 
 #include <map>
@@ -10,32 +10,32 @@
 
 namespace atl::cli {
 
-// What docker's options of a list ask for.
+// The options that docker gives its lists.
 struct ListStyle {
   std::string format;
   bool quiet = false;
 };
 
-// Gives `verb` -q and --format; `quiet` says what -q shows, and `example` is a format.
+// Adds -q and --format to `verb`. `quiet` says what -q prints; `example` is an example format.
 Verb& TakesListStyle(Verb& verb, ListStyle* style, const char* quiet, const char* example);
 
 class Columns {
  public:
-  // Fields are named as docker names them: "UsedBy", under the heading USED BY. `shown` are the
-  // table's; `others` can be asked for, too. `also` are other names of them.
+  // Fields have docker's names: "UsedBy", with the heading USED BY. The table shows `shown`;
+  // formats may also use `others`. `also` maps alternative names to fields.
   explicit Columns(std::vector<std::string> shown, std::map<std::string, std::string> also = {},
                    std::vector<std::string> others = {});
-  // A cell for each field, shown ones first.
+  // Adds one cell for each field, shown fields first.
   void Add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
-  // `format`: "" or "table" (the table), "table {{.ID}} …", "{{.ID}} …", "json" (a line each).
-  // kInvalidArgument names a field that there is not.
+  // `format` is "" or "table" (the table), "table {{.ID}} …", "{{.ID}} …", or "json" (one object a
+  // line). kInvalidArgument names an unknown field.
   Status Print(const std::string& format) const;
-  // With -q the first field alone.
+  // Prints in that style; -q prints the first field only.
   Status Print(const ListStyle& style) const;
 
  private:
   Result<size_t> IndexOf(std::string name) const;
-  // Texts and fields by turns: text, field, text, …, text.
+  // Splits a format into alternate texts and fields: text, field, text, …, text.
   Result<std::vector<std::string>> Split(const std::string& format) const;
   void PrintJson() const;
 

@@ -1,4 +1,4 @@
-// What people who come from docker type and we call otherwise, or do not have.
+// Corrections for docker's words that Atoll spells otherwise or does not have.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace atl::cli {
 
-// Of a word that is none of `verb`'s: what to type instead, or the nearest of those there are.
+// Returns what to type instead of a word that `verb` does not have, or the nearest verb it has.
 std::string UnknownVerb(const Verb& verb, const std::string& word);
-// The same of an option.
+// The same for an option.
 std::string UnknownOption(const Verb& verb, const std::string& name);
 
 }  // namespace atl::cli

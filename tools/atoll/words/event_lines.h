@@ -1,4 +1,4 @@
-// Cuts what a sandbox sends into the lines that its events are.
+// Splits a sandbox's event stream into lines.
 #pragma once
 
 #include <functional>
@@ -7,9 +7,9 @@
 
 namespace atl::cli {
 
-// Adds `bytes` to what is left in `pending`, and gives each whole line that is not empty, without
-// its end, to `take`, until that returns false: then no more is wanted, and this is false, too.
-// How long the line in `pending` may become is the caller's to say.
+// Appends `bytes` to `pending` and passes each complete line that is not empty to `take`, without
+// its newline. If `take` returns false, stops and returns false. The caller must limit the length
+// of the line left in `pending`.
 bool FeedLines(std::string* pending, std::string_view bytes,
                const std::function<bool(std::string_view line)>& take);
 

@@ -1,9 +1,9 @@
-// The words of the command line: what every verb takes, described once. Reading them, help, the
-// manual page and completion all walk this description.
+// The grammar of the command line: verbs, options and arguments, each described once. The parser,
+// help, the manual page and completion all use this description.
 //
-// Read as people who come from docker type it: options stand before or behind a verb's words; of a
-// verb with a command all that follows its last word before that, or "--", is the command,
-// untouched.
+// Lines are read as docker reads them: options may precede or follow a verb's words. If a verb
+// takes a command, all words after its last argument, or after "--", belong to the command and are
+// not interpreted.
 #pragma once
 
 #include <deque>
@@ -20,71 +20,74 @@ namespace atl::cli {
 
 using Words = std::vector<std::string>;
 
-// Exit codes of our own failures. kUsage: the words cannot be meant, or name nothing that there is.
+// Exit codes of atoll's own failures. kUsage: the words have no meaning, or name nothing that
+// exists.
 inline constexpr int kFailed = 1;
 inline constexpr int kUsage = 2;
-// Of run and exec, whose other codes are the command's.
+// Exit code of failures of run and exec, which otherwise return the command's code.
 inline constexpr int kRunFailed = 125;
 
-// Where what was given goes; not owned, and there as long as the verb. A list means: repeatable.
+// The variable that gets the value. Borrowed; lives as long as the verb. A list may be given
+// several times.
 using Target = std::variant<bool*, int*, std::string*, Words*>;
 
 struct Range {
   int least = 0, most = 0;
   bool duration = false;
 
-  // The number that `text` says; kInvalidArgument says what may stand there.
+  // Parses `text`; kInvalidArgument says what is allowed.
   Result<int> Read(const std::string& text) const;
 };
 
-// The range of an int that counts seconds; it is read as durations are (duration.h).
+// A range of seconds; values are parsed as durations (duration.h).
 constexpr Range Seconds(int least, int most) {
   return {least, most, true};
 }
 
 struct Option {
-  std::string names;  // "-e,--env"; the last is the one that is told
-  std::string value;  // what its value is called, "NAME=VALUE"; empty: a flag
+  std::string names;  // "-e,--env"; messages use the last
+  std::string value;  // name of the value, "NAME=VALUE"; empty: a flag
   std::string what;
   Target target;
-  Range range = {};           // of an int
-  std::string variable = {};  // of the environment, that stands for it
+  Range range = {};           // range of an int
+  std::string variable = {};  // environment variable with the default
 
   Words AllNames() const;
 };
 
 struct Argument {
-  std::string name;  // "IMAGE"; completion knows it, ID, POOL, SNAPSHOT, TEMPLATE, VOLUME and VERB
+  std::string name;  // "IMAGE"; completes IMAGE, ID, POOL, SNAPSHOT, TEMPLATE, VOLUME, VERB
   std::string what;
   Target target;
   bool required = true;
   Range range = {};
-  const std::string* unless = nullptr;  // of an option: what is required may be left out with it
+  const std::string* unless = nullptr;  // option that makes this argument optional
 };
 
-// kInvalidArgument: what is typed cannot be meant.
+// Returns kInvalidArgument: a usage error.
 inline tl::unexpected<Error> Wrong(const std::string& text) {
   return Fail(Code::kInvalidArgument, text);
 }
 
 class Verb {
  public:
-  // "ps,ls": its names; the first is the one that is told.
+  // `names` is "ps,ls"; messages use the first.
   Verb(std::string names, std::string what, const Verb* parent = nullptr);
   Verb(const Verb&) = delete;
   Verb& operator=(const Verb&) = delete;
 
   Verb& Add(std::string names, std::string what);
   Verb& Takes(Option option);
-  // In their order; a list comes last.
+  // Adds the next argument; a list comes last.
   Verb& Takes(Argument argument);
-  // What is left of the line belongs to it.
+  // Adds an argument that takes the rest of the line as a command.
   Verb& TakesCommand(Argument argument);
-  // Paragraphs of help, examples after the word "Examples:".
+  // Sets the paragraphs of help; examples follow the word "Examples:".
   Verb& Says(std::string text);
-  // In no list of verbs.
+  // Hides the verb from lists of verbs.
   Verb& Hidden();
-  // What it does; an exit code, or nothing for 0.
+  // Sets the action. It returns an exit code, or a Status (0 if OK). `failed` is the exit code of
+  // its errors.
   template <typename Act>
   Verb& Does(Act act, int failed = kFailed) {
     failed_ = failed;
@@ -111,10 +114,10 @@ class Verb {
   const Verb* parent() const { return parent_; }
   const std::function<Result<int>()>& act() const { return act_; }
   int failed() const { return failed_; }
-  // "atoll image ls".
+  // Returns the full name, "atoll image ls".
   std::string Path() const;
   const Verb* Find(const std::string& name) const;
-  // Its own option, or one of those above it.
+  // Finds an option of this verb or of a verb above it.
   const Option* FindOption(const std::string& name) const;
 
  private:
@@ -132,19 +135,19 @@ class Verb {
 };
 
 struct Line {
-  const Verb* verb = nullptr;  // as far as the words have led
-  bool help = false;           // was asked for; nothing has been checked
+  const Verb* verb = nullptr;  // the last verb that the words name
+  bool help = false;           // --help was given; nothing was checked
 };
 
-// Reads `words` and fills the targets. `line` tells the verb of a wrong line too; the error,
+// Parses `words` and fills the targets. `line` names the verb even if the line is wrong. The error,
 // kInvalidArgument, says what to type instead.
 Status ReadLine(const Verb& root, const Words& words, Line* line);
 
-// Of --help.
+// Returns the text of --help.
 std::string HelpText(const Verb& verb);
-// "Usage: atoll run [OPTIONS] IMAGE …".
+// Returns "Usage: atoll run [OPTIONS] IMAGE …".
 std::string UsageLine(const Verb& verb);
-// atoll(1) in roff, all verbs.
+// Returns atoll(1) in roff, with all verbs.
 std::string ManualPage(const Verb& root);
 
 }  // namespace atl::cli

@@ -1,4 +1,4 @@
-// What somebody may have meant, as a part of a message.
+// Suggests the word that a user may have meant.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace atl::cli {
 
-// "; did you mean 'NAME'?", or nothing.
+// Returns "; did you mean 'NAME'?", or "" if no known word is near.
 std::string OfferNearest(const std::string& given, const std::vector<std::string>& known);
 
 }  // namespace atl::cli

@@ -1,4 +1,4 @@
-// The options of a verb as CLI11 reads them; the one place that knows that library.
+// Parses options with CLI11; no other file uses that library.
 #pragma once
 
 #include "runtime/base/result.h"
@@ -6,9 +6,9 @@
 
 namespace atl::cli {
 
-// Reads the options of `verb` and of those above it that stand in front, fills their targets, and
-// takes them off `words`, which then begins with the first word that is none of them. `*help`: the
-// one that every verb has was among them. kInvalidArgument: what is wrong with a value.
+// Parses the leading options of `verb` and of the verbs above it, fills their targets, and removes
+// them from `words`, which then begins with the first other word. `*help` is set if --help was
+// among them. kInvalidArgument: a wrong value.
 Status TakeOptions(const Verb& verb, Words* words, bool* help);
 
 }  // namespace atl::cli

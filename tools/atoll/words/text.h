@@ -8,20 +8,21 @@
 
 namespace atl::cli {
 
-// `text` with '?' for control characters, for marks that change the direction of writing, and for
-// bytes that are no UTF-8. Names and messages come from elsewhere and must not drive the terminal.
+// Returns `text` with '?' for control characters, for marks that change the direction of writing,
+// and for bytes that are not UTF-8. Names and messages come from elsewhere and must not control the
+// terminal.
 std::string Printable(std::string_view text);
 
-// One word for sh that means exactly `word`; nothing in it is expanded.
+// Quotes `word` for sh; nothing in it is expanded.
 std::string ShellQuote(std::string_view word);
 
-// Whether colours may go to this descriptor: it is a terminal, and NO_COLOR is not set.
+// Returns true if `fd` is a terminal and NO_COLOR is not set.
 bool Coloured(int fd);
 
 // "1.5 GiB".
 std::string HumanSize(uint64_t bytes);
 
-// Columns as wide as their widest cell; the first row is the heading.
+// A table whose columns are as wide as their widest cell. The first row is the heading.
 class Table {
  public:
   explicit Table(std::vector<std::string> heading);
