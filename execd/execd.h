@@ -1,4 +1,4 @@
-// All of execd's parts, wired together.
+// All parts of execd, wired together.
 #pragma once
 
 #include <functional>
@@ -30,27 +30,28 @@ class Execd {
   Execd(const Execd&) = delete;
   Execd& operator=(const Execd&) = delete;
 
-  // What needs no start message. Once, before Start.
+  // Sets up what does not need the start message. Call once, before Start.
   Status Prepare();
-  // Makes the image trust the message's authority, if it has one; serves, and starts the
-  // entrypoint, if there is a hook before it when that has succeeded. `started`, once, gets what
-  // became of it; after an error ends execd when told so by Leave. Once.
+  // Starts the sandbox. Makes the image trust the certificate authority of the message, if it has
+  // one; serves the exec API; runs the hook before the entrypoint, if there is one; starts the
+  // entrypoint if the hook has succeeded. Calls `started` once with the result. After an error
+  // execd keeps running until Leave. Call once.
   void Start(wire::StartMessage message, UniqueFd listener, std::function<bool(int)> accept_peer,
              std::function<void(Status)> started);
-  // In place of it, in an isolated session: serves what comes through `connections`, and tells
-  // `note` of its runs.
+  // Replaces Start in an isolated session: serves the connections that come through `connections`,
+  // and reports its runs to `note`.
   Status StartSession(const wire::StartMessage& message, UniqueFd connections,
                       IsolatedShell::Note note);
-  // Nothing was started: ends execd with `code` when what was printed so far is on its way.
+  // Ends execd with `code` after a failed start, once all output so far has been sent.
   void Leave(int code);
   void OnSignal(int signal);
-  // The daemon that has started us gets the entrypoint's output here, unless another one has come
-  // for it meanwhile. After Start.
+  // Sends the entrypoint's output to the daemon that has started execd, unless a later daemon has
+  // connected meanwhile. Call after Start.
   void FeedOutput(UniqueFd control);
 
  private:
   using Started = std::function<void(Status)>;
-  // The sandbox is filled, and its image trusts whom it should.
+  // Continues Start when the sandbox is set up and the image trusts its authority.
   void Begin(wire::StartMessage message, std::function<Status()> serve, const Started& started);
   void RunEntrypoint(const wire::StartMessage& message, const Started& started);
   void AddRunRoutes();
@@ -71,7 +72,7 @@ class Execd {
   Metrics metrics_;
   CodeRoutes code_;
   Isolated isolated_;
-  std::unique_ptr<IsolatedShell> shell_;  // in a session
+  std::unique_ptr<IsolatedShell> shell_;  // set in an isolated session
   std::unique_ptr<Entrypoint> entrypoint_;
   std::optional<Hooks> hooks_;
   std::optional<LimitWatch> limit_watch_;

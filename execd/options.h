@@ -1,5 +1,6 @@
-// How execd is reached. Without options: by the gate of runtime/wire/start.h. In a virtual
-// machine, where no descriptor can be inherited: by vsock, the same protocol on two ports.
+// Command-line options: how clients and the daemon reach execd. Without options, through the gate
+// of runtime/wire/start.h. In a virtual machine no descriptor can be inherited, so the same
+// protocol runs over two vsock ports.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +12,26 @@
 namespace atl::execd {
 
 struct Options {
-  // --enter-root=1: the root comes over the tree that execd was started in. The spawner says so in
-  // words: an execd that does not know of it must not start, it would serve the slot's tree.
+  // --enter-root=1: the root will be mounted over the tree that execd was started in. The spawner
+  // passes this as an option, so that an execd that does not support it refuses to start. It would
+  // otherwise serve the slot's tree.
   uint32_t enter_root = 0;
-  // --session=1: it is an isolated session's (runtime/wire/session.h), and stands in its root.
+  // --session=1: this execd belongs to an isolated session (runtime/wire/session.h), and is already
+  // in its root.
   uint32_t session = 0;
-  // --vsock-port=N: the exec API listens on this port.
+  // --vsock-port=N: the port of the exec API.
   uint32_t vsock_port = 0;
-  // --vsock-control-port=N: the first connection to it is the control socket. Default: port + 1.
+  // --vsock-control-port=N: the first connection to this port is the control socket. Default: port
+  // + 1.
   uint32_t vsock_control_port = 0;
-  // --vsock-peer=CID: the only context id that may connect. Default 2, the host.
+  // --vsock-peer=CID: the only context id that may connect. Default: 2, the host.
   uint32_t vsock_peer = 2;
 };
 Result<Options> ParseOptions(int argc, char** argv);
 
-// Waits for the gate, or with vsock for a connection, and opens the control socket and the
-// listener. `accept_peer` is set if the listener's peers need a check; `pass` is the gate's.
+// Waits for the gate or, with vsock, for a connection. Then opens the control socket and the
+// listener. `accept_peer` is set if each peer of the listener must be checked. `pass` gets the
+// gate's pass.
 Status OpenSockets(const Options& options, UniqueFd* control, UniqueFd* listener,
                    std::function<bool(int)>* accept_peer, uint64_t* pass);
 

@@ -1,8 +1,8 @@
-// Makes a sandbox of a template ready (runtime/wire/preparation.h): waits for its readiness, runs
-// its warm-up, starts a kernel ahead. Programs of it run as commands do, but their output is kept
-// only as far as it explains a failure.
+// Prepares a sandbox that becomes a template (runtime/wire/preparation.h): waits until it is ready,
+// runs its warm-up, and starts a kernel in advance. Its programs run as commands do, but execd
+// keeps only the end of their output, to explain a failure.
 //
-// Thread rule: the loop's.
+// Thread rule: the event loop's thread.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,8 @@ namespace atl::execd {
 
 class Preparing : public std::enable_shared_from_this<Preparing> {
  public:
-  // Answers the exchange when all of it is done, or with why not. Both outlive it.
+  // Answers the exchange when the preparation has finished or failed. `core` and `code` are
+  // borrowed and must outlive it.
   static void Serve(Core* core, CodeRoutes* code, const std::shared_ptr<Exchange>& exchange);
 
   Preparing(Core* core, CodeRoutes* code, Exchange* exchange, wire::Preparation wanted)
@@ -42,19 +43,20 @@ class Preparing : public std::enable_shared_from_this<Preparing> {
   void WarmUp();
   void WarmedUp(const std::string& failure);
   void StartKernel();
-  // Runs it to its end; `then`, from the loop, with why it was no success, or nothing.
+  // Runs a program to its end. Calls `then` from the loop with the reason of its failure, or with
+  // an empty string.
   void Run(std::vector<std::string> argv, Then then);
-  // Nothing: all is done.
+  // Answers the exchange. An empty `failure` means success.
   void Answer(const std::string& failure);
-  // Nothing of it goes on.
+  // Stops everything that is in progress.
   void End();
 
   Core& core_;
   CodeRoutes& code_;
-  Exchange* const exchange_;  // alive until it is answered or closed, and then we end
+  Exchange* const exchange_;  // alive until answered or closed; then this ends
   const wire::Preparation wanted_;
-  std::string doing_;   // for people
-  std::string failed_;  // what the last try said
+  std::string doing_;   // current step, for error messages
+  std::string failed_;  // failure of the last attempt
   int64_t pause_us_ = 0;
   EventLoop::Id deadline_ = 0, timer_ = 0, watch_ = 0;
   UniqueFd socket_;

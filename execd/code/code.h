@@ -1,5 +1,5 @@
-// The code interpreter: /code, /code/context and /code/contexts. A request that names no language
-// is a shell command.
+// Routes of the code interpreter: /code, /code/context and /code/contexts. A request that names no
+// language runs as a shell command.
 #pragma once
 
 #include <map>
@@ -26,13 +26,13 @@ class CodeRoutes {
   void DeleteContexts(const std::shared_ptr<Exchange>& exchange);  // DELETE /code/contexts
   void GetContext(const std::shared_ptr<Exchange>& exchange);      // GET /code/contexts/{id}
   void DeleteContext(const std::shared_ptr<Exchange>& exchange);   // DELETE /code/contexts/{id}
-  // Has zygote and spare of the language in EXECD_WARM made, if the image or the create asks for
-  // it.
+  // Starts the zygote and the spare kernel of the language in EXECD_WARM, if the image or the
+  // create request sets it.
   void Warm();
-  // The same of `language`, or its default context where kernels of it have no spare; `then`, once,
-  // when that is ready, or with why it is not.
+  // Prepares a spare kernel of `language`, or its default context if its kernels cannot be spares.
+  // Calls `then` once, with OK when it is ready, or with the error.
   void WarmUp(const std::string& language, Context::Then then);
-  // False if no context with that id is running anything.
+  // Interrupts the run of a context. Returns false if no context with that id is running anything.
   bool Interrupt(const std::string& id);
 
  private:
@@ -43,7 +43,8 @@ class CodeRoutes {
   Result<Context*> Default(const std::string& language, const std::string& cwd);
   Contexts::iterator Remove(Contexts::iterator at);
 
-  // Each may hold a process of tens of megabytes and three sockets of ours.
+  // Limit on contexts, because each may hold a process of tens of megabytes and three sockets of
+  // execd.
   static constexpr size_t kMaxContexts = 64;
 
   Core& core_;

@@ -1,5 +1,6 @@
-// One kernel: its process in a cgroup leaf of its own, and its sockets. It is ready when it has
-// answered and its output is known to reach us; then it runs one request at a time.
+// One Jupyter kernel: its process, in a cgroup leaf of its own, and the connections to its sockets.
+// A kernel is ready when it has answered a request and its iopub messages are known to arrive. A
+// ready kernel executes one request at a time. Thread rule: the event loop's thread.
 #pragma once
 
 #include <functional>
@@ -22,59 +23,64 @@ namespace atl::execd {
 
 class Kernel {
  public:
-  // Called from the loop. None may destroy the kernel.
+  // All callbacks are called from the loop. None may destroy the kernel.
   struct Callbacks {
     std::function<void()> on_ready;
-    // From the shell socket, and from iopub. Signed by the kernel; of any request.
+    // Messages from the shell socket and from iopub. Their signature has been verified. They may
+    // belong to any request, not only to the current one.
     std::function<void(const KernelMessage&)> on_reply, on_output;
-    // A message of iopub was too large or too complex to be read.
+    // An iopub message was too large or too complex to be read, and was skipped.
     std::function<void()> on_left_out;
-    // The kernel is ready, and its process, or one that has inherited its streams, has written to
-    // stdout or stderr, which it does not tell itself. None: nobody asks.
+    // A ready kernel's process, or a process that has inherited its streams, has written directly
+    // to stdout or stderr. Kernels that forward such output as iopub messages are excepted. Null:
+    // the output is discarded.
     std::function<void(bool is_error, std::string_view bytes)> on_written;
-    // It has ended, or was ended: why, in one line. Once, and nothing after it.
+    // The kernel has exited or was killed. `reason` is one line. Called once, as the last callback.
     std::function<void(const std::string& reason)> on_end;
   };
 
-  // In `cwd`, with the environment and as the user of commands; forked by the zygote if that can
-  // be.
+  // Starts a kernel in `cwd`, with the environment and the user of commands. The zygote forks it,
+  // if it makes kernels of this kind.
   static Result<std::unique_ptr<Kernel>> Start(Core* core, Zygote* zygote, const Kernelspec& spec,
                                                const std::string& cwd, Callbacks callbacks);
-  // That of commands, with what the kernelspec adds.
+  // Returns the environment of commands with the additions of the kernelspec.
   static Environment EnvironmentFor(const Core& core, const Kernelspec& spec);
   Kernel(const Kernel&) = delete;
   Kernel& operator=(const Kernel&) = delete;
-  // Everything in its leaf is killed.
+  // Kills every process in the leaf.
   ~Kernel();
 
   bool ready() const { return ready_; }
-  // Only when it is ready. Returns the request's id, the parent of all that belongs to it.
+  // Sends an execute_request. Returns its id, which is the parent of all messages that belong to
+  // it. Requires ready().
   std::string Execute(std::string_view code);
-  // Only when it is ready. It is not until it has run this, unseen by its user: neither counted nor
-  // kept, without output. From now on others hear of it. If it fails or takes long the kernel ends.
+  // Runs `code` silently (not counted, not in the history, without output) and hands the kernel to
+  // the owner of `callbacks`. The kernel is not ready until the code has run. If the code fails or
+  // takes too long, the kernel ends. Requires ready().
   void Settle(std::string_view code, Callbacks callbacks);
-  // Only when it is ready; see Job::Yields.
+  // See Job::Yields. Requires ready().
   void Yields(bool yields) { job_->Yields(yields); }
-  // SIGINT to its process group, or a message, as its kernelspec says.
+  // Interrupts the current request: SIGINT to the process group, or an interrupt_request, as the
+  // kernelspec says.
   void Interrupt();
-  // The whole leaf; on_end is given `reason`.
+  // Kills every process in the leaf. on_end gets `reason`.
   void Kill(std::string reason);
 
-  // Back-pressure for iopub and the streams.
+  // Back-pressure for iopub and the two streams.
   void PauseOutput();
   void ResumeOutput();
-  // Tells at once what is in the streams.
+  // Delivers the contents of both streams now.
   void DrainWritten();
   bool output_paused() const { return iopub_->paused(); }
 
  private:
-  // What its process is to have.
+  // Environment, streams and working directory of the process.
   struct Place {
     Environment env;
     UniqueFd null, directory, output, errors;
   };
 
-  // `ports`: none if it knows "ipc".
+  // `ports` is empty if the kernel supports the "ipc" transport.
   Kernel(Core* core, Zygote* zygote, KernelHome home, std::optional<KernelPorts> ports,
          std::string key, Callbacks callbacks);
   Status WriteConnectionFile(const std::string& key);
@@ -109,14 +115,14 @@ class Kernel {
   std::optional<KernelPorts> ports_;
   MessageCodec codec_;
   Callbacks callbacks_;
-  std::unique_ptr<OutputPipe> output_, errors_;  // a zygote's has one for both
-  std::string tail_;                             // the last of what the process itself has written
-  Zygote::Id birth_ = 0;                         // 0: not from a zygote, or born
-  std::unique_ptr<Job> job_;                     // null until it is born
+  std::unique_ptr<OutputPipe> output_, errors_;  // a forked kernel has one pipe for both
+  std::string tail_;                             // the end of what the process itself has written
+  Zygote::Id birth_ = 0;                         // 0: not forked by the zygote, or already running
+  std::unique_ptr<Job> job_;                     // null until the process exists
   std::unique_ptr<Channel> shell_, iopub_, control_;  // control_: null if it is not needed
   EventLoop::Id deadline_ = 0, probe_again_ = 0;
-  std::string settling_;        // the request that it is not ready before; empty: there is none
-  bool tells_written_ = false;  // what has gone to its streams comes by iopub, too
+  std::string settling_;        // the request of Settle that is in flight; empty: none
+  bool tells_written_ = false;  // the kernel also sends its stream output by iopub
   bool by_message_ = false, answered_ = false, heard_ = false, ready_ = false;
   std::string killed_because_;
 };

@@ -1,11 +1,13 @@
-// The directory that a kernel and execd share: its connection file and, where the kernel knows
-// "ipc", its sockets.
+// The directory that a kernel and execd share. It holds the connection file and, if the kernel
+// supports the "ipc" transport, the kernel's sockets.
 //
-// It lies in /dev/shm, because each isolated session has a /dev/shm of its own: a session sees
-// neither the key of a kernel nor its sockets, whatever else of the sandbox it sees, and no
-// snapshot keeps them. It belongs to the image's user, who alone may enter it; that user's programs
-// may do with it what they like, so nothing here is done with more rights than theirs. Thread rule:
-// the loop's.
+// The directory lies in /dev/shm, because each isolated session has its own /dev/shm. So a session
+// sees neither the key nor the sockets of a kernel, whatever else of the sandbox it sees, and no
+// snapshot contains them. The image's user owns the directory, and only that user may enter it.
+// Programs of that user can change it at will, so execd accesses it with the rights of that user
+// only.
+//
+// Thread rule: the event loop's thread.
 #pragma once
 
 #include <string>
@@ -19,22 +21,23 @@ namespace atl::execd {
 
 class KernelHome {
  public:
-  // `user` outlives it.
+  // `user` is borrowed and must outlive the object.
   static Result<KernelHome> Make(const Identity& user);
   KernelHome(KernelHome&&) = default;
   KernelHome& operator=(KernelHome&&) = delete;
   KernelHome(const KernelHome&) = delete;
   KernelHome& operator=(const KernelHome&) = delete;
-  // Removes the directory with what is named below.
+  // Removes the connection file, the sockets and the directory.
   ~KernelHome();
 
   // Writes the connection file.
   Status Write(std::string_view text) const;
   std::string connection_file() const;
-  // The "ip" of a connection file whose transport is ipc. The kernel appends a number to it.
+  // Returns the "ip" member of a connection file whose transport is ipc. The kernel appends a
+  // number to it.
   std::string socket_base() const;
-  // A connection to the kernel's socket of that number, not blocking. ENOENT or ECONNREFUSED: the
-  // kernel does not listen yet.
+  // Returns a non-blocking connection to the kernel's socket with that number. ENOENT or
+  // ECONNREFUSED: the kernel does not listen yet.
   Result<UniqueFd> Connect(int number) const;
 
  private:

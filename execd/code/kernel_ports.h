@@ -1,10 +1,11 @@
-// TCP ports on loopback for a kernel that is about to start and does not know "ipc". Whoever sees
-// the loopback can connect to them: what the kernel sends on iopub is everybody's there.
+// TCP ports on loopback for a kernel that does not support "ipc". Every process with access to the
+// loopback can connect to them and read what the kernel publishes on iopub.
 //
-// They are bound here first, not listening, with SO_REUSEADDR. Linux lets a second socket that has
-// it too bind the same port and listen: the kernel's, as ZeroMQ's sockets all do. But nobody is
-// given such a port by chance, not as a listener's nor as a connection's own; so there is no moment
-// in which the ports are free, and connecting early never meets a stranger or oneself.
+// execd binds the ports before it starts the kernel, without listening, and with SO_REUSEADDR.
+// Linux lets a second socket with SO_REUSEADDR bind the same port and listen on it, and all sockets
+// of ZeroMQ have that option. But the kernel never assigns a bound port automatically, neither to a
+// listener nor to an outgoing connection. So the ports are never free, and an early connect reaches
+// neither another program nor itself.
 #pragma once
 
 #include <array>
@@ -22,7 +23,7 @@ class KernelPorts {
 
   static Result<KernelPorts> Reserve();
   uint16_t operator[](Port port) const { return numbers_[port]; }
-  // The kernel has bound them.
+  // Closes the sockets of execd. Call when the kernel has bound the ports.
   void Release() { sockets_.clear(); }
 
  private:
@@ -31,7 +32,7 @@ class KernelPorts {
   std::vector<UniqueFd> sockets_;
 };
 
-// A socket that is connecting, or connected, to that port; not blocking.
+// Returns a non-blocking socket that is connecting or connected to that port.
 Result<UniqueFd> ConnectLoopback(uint16_t port);
 
 }  // namespace atl::execd

@@ -1,4 +1,4 @@
-// Which kernel runs a language: the kernelspecs of the image, as Jupyter finds them.
+// Finds the kernelspec of a language in the image, in the order that Jupyter uses.
 #pragma once
 
 #include <time.h>
@@ -15,31 +15,34 @@
 namespace atl::execd {
 
 struct Kernelspec {
-  std::string name;       // of its directory
+  std::string name;       // name of its directory
   std::string directory;  // {resource_dir}
   std::string language;
   std::vector<std::string> argv;
   Variables env;
-  bool interrupt_by_message = false;  // interrupt_mode is "message"; else SIGINT
-  bool knows_ipc = false;             // its kernel knows Unix sockets; else TCP
+  bool interrupt_by_message = false;  // interrupt_mode is "message"; false: SIGINT
+  bool knows_ipc = false;             // the kernel supports Unix sockets; false: TCP
 };
 
-// A kernel.json. kInvalidArgument: no JSON object, or one without argv and language.
+// Parses a kernel.json. kInvalidArgument: it is no JSON object, or has no argv or language.
 Result<Kernelspec> ParseKernelspec(std::string text);
 
-// Where kernelspecs are looked for, in this order: JUPYTER_PATH; the user's data directory
-// (JUPYTER_DATA_DIR, or XDG_DATA_HOME/jupyter, or ~/.local/share/jupyter); share/jupyter beside
-// each bin of PATH, where virtual environments have theirs; /usr/local/share and /usr/share.
+// Returns the directories to search, in this order:
+// - JUPYTER_PATH;
+// - the user's data directory: JUPYTER_DATA_DIR, XDG_DATA_HOME/jupyter or ~/.local/share/jupyter;
+// - share/jupyter beside each bin directory of PATH, which finds those of virtual environments;
+// - /usr/local/share/jupyter and /usr/share/jupyter.
 std::vector<std::string> KernelspecPaths(const Environment& env, std::string_view home);
 
-// The kernel for `language`, compared without case: the one of that name if there is one, else the
-// first by place and name. Files are read as `user`, at most 256 of them and 64 KiB of each. If
-// there is none, kNotFound says which languages there are.
+// Returns the kernelspec for `language`, compared without case. A kernelspec with that name comes
+// first, then the first match by directory and name. Reads at most 256 files, 64 KiB of each, with
+// the permissions of `user`. kNotFound: no kernelspec matches; the message lists the languages that
+// exist.
 Result<Kernelspec> FindKernelspec(std::string_view language, const Environment& env,
                                   std::string_view home, const Identity& user);
 
-// Whether the image's entrypoint may yet bring kernels: it has set-up for a Jupyter server
-// (JUPYTER_HOST), and began `started_at` less than a minute ago.
+// Returns true if the entrypoint may still install kernels: the image is set up for a Jupyter
+// server (JUPYTER_HOST), and the entrypoint was started less than a minute ago.
 bool KernelsMayCome(const Environment& env, time_t started_at);
 
 }  // namespace atl::execd

@@ -1,9 +1,11 @@
-// A kernel that nobody has asked for yet: like those that were used last, forked by the zygote
-// while the sandbox rests, with ipykernel's own start behind it, which takes most of the time that
-// a context takes. Whoever claims it cannot tell it from a new one.
+// A spare kernel, started before a context asks for one. It has the kernelspec that was used last.
+// The zygote forks it while the sandbox is idle. ipykernel has then already initialised, which is
+// most of the time that a new context needs. To the client a spare looks like a new kernel.
 //
-// It costs memory, which is the sandbox's, so there is one at most, none where little is left, and
-// the kernel of the host takes it before all others. Thread rule: the loop's.
+// A spare costs memory of the sandbox. So at most one exists, none is made when little memory is
+// left, and the OOM killer takes it first.
+//
+// Thread rule: the event loop's thread.
 #pragma once
 
 #include <cstdint>
@@ -21,21 +23,22 @@ namespace atl::execd {
 
 class Spare {
  public:
-  // Its kernels come from `zygote`, which lives longer.
+  // Borrows both pointers; they must outlive the object.
   Spare(Core* core, Zygote* zygote) : core_(*core), zygote_(*zygote) {}
   Spare(const Spare&) = delete;
   Spare& operator=(const Spare&) = delete;
   ~Spare();
 
-  // One like this will be of use: it is made when the sandbox rests. Kernels that do not come from
-  // a zygote have none.
+  // Asks for a spare of this kernelspec, made when the sandbox is idle. Ignored for kernels that do
+  // not come from a zygote.
   void Want(const Kernelspec& spec);
-  // The same, and `then`, once, from the loop: it can be claimed, or why there will be none.
+  // Asks for a spare and does not wait until the sandbox is idle. Calls `then` once, from the loop,
+  // with OK when the spare can be claimed, or with the error.
   using Then = std::function<void(const Status&)>;
   void WantNow(const Kernelspec& spec, Then then);
-  // The spare, if there is one of this kind; else null, and `callbacks` are as they were. It is
-  // ready when it is in `cwd`; should it end before, start another: it says nothing about the
-  // kernelspec.
+  // Returns the spare if it has this kernelspec and environment. Otherwise returns null and leaves
+  // `callbacks` unchanged. The kernel becomes ready when it has changed to `cwd`. If it ends before
+  // that, start another kernel: a lost spare does not mean that the kernelspec is broken.
   std::unique_ptr<Kernel> Claim(const Kernelspec& spec, const std::string& cwd,
                                 Kernel::Callbacks* callbacks);
 
@@ -49,13 +52,13 @@ class Spare {
 
   Core& core_;
   Zygote& zygote_;
-  Kernelspec spec_;                      // of what is wanted
-  std::vector<std::string> argv_, env_;  // of kernel_
+  Kernelspec spec_;                      // wanted kernelspec
+  std::vector<std::string> argv_, env_;  // command line and environment of kernel_
   std::unique_ptr<Kernel> kernel_;
-  bool parked_ = false;        // it can be claimed
-  std::vector<Then> waiting_;  // for it to be parked
+  bool parked_ = false;        // kernel_ can be claimed
+  std::vector<Then> waiting_;  // callbacks of WantNow
   EventLoop::Id look_ = 0;
-  int64_t looked_us_ = 0, cpu_used_us_ = 0;  // then
+  int64_t looked_us_ = 0, cpu_used_us_ = 0;  // the last sample of Look
 };
 
 }  // namespace atl::execd

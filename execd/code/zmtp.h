@@ -1,10 +1,10 @@
-// ZMTP 3.0 with the NULL mechanism (rfc.zeromq.org/spec/23), as much as a client of Jupyter kernels
-// needs: one peer over one stream, messages of frames. Bytes in, messages out; no I/O.
+// ZMTP 3.0 with the NULL mechanism (rfc.zeromq.org/spec/23): the part that a client of Jupyter
+// kernels needs. One peer, one stream, messages of frames. Free of I/O.
 //
-// The peer is whatever runs in the sandbox. What it can make us hold is bounded: a message by
-// kMaxMessage, all unfinished messages together by kMaxHeld, frames of one by kMaxFrames. A larger
-// message is passed over as it comes, without being held, and told as `oversized`; what breaks the
-// grammar is an error, after which the stream is of no use.
+// The peer is a program in the sandbox and hostile. Its messages are bounded: kMaxMessage bytes in
+// one message, kMaxFrames frames in one message, kMaxHeld bytes in all incomplete messages
+// together. The reader skips a larger message without storing it and reports it as `oversized`. A
+// violation of the grammar is an error, after which the stream cannot be used.
 #pragma once
 
 #include <cstddef>
@@ -19,14 +19,15 @@
 
 namespace atl::execd {
 
-// The greeting and the READY command of a socket of that type ("DEALER", "SUB"): all that this side
-// says before its first message. Version 3.0, so that subscriptions are plain messages.
+// Returns the greeting and the READY command of a socket of that type ("DEALER", "SUB"), which is
+// all that this side sends before its first message. The version is 3.0, in which subscriptions are
+// plain messages.
 std::string ZmtpHello(std::string_view socket_type);
 void AppendZmtpMessage(std::string* out, std::initializer_list<std::string_view> frames);
 
 struct ZmtpMessage {
   std::vector<std::string> frames;
-  bool oversized = false;  // there was one, too large to be held: no frames
+  bool oversized = false;  // the message was too large and was skipped; no frames
 };
 
 // Thread rule: one thread for all objects.
@@ -37,28 +38,29 @@ class ZmtpReader {
   static constexpr size_t kMaxFrames = 256;
   static constexpr size_t kMaxCommand = 4 << 10;
 
-  // Called for each message, within Feed. Must not destroy the reader.
+  // Called within Feed for each message. Must not destroy the reader.
   using Sink = std::function<void(ZmtpMessage)>;
 
-  // `peer_type` is what the peer must be: "ROUTER", "PUB"; a "PUB" may be an "XPUB".
+  // `peer_type` is the socket type that the peer must announce: "ROUTER" or "PUB". An "XPUB" is
+  // accepted as a "PUB".
   explicit ZmtpReader(std::string_view peer_type) : peer_type_(peer_type) {}
   ZmtpReader(const ZmtpReader&) = delete;
   ZmtpReader& operator=(const ZmtpReader&) = delete;
   ~ZmtpReader() { Hold(0); }
 
-  // The next bytes of the stream. After an error nothing more may be fed.
+  // Parses the next bytes of the stream. Do not call again after an error.
   Status Feed(std::string_view bytes, const Sink& sink);
-  // The peer's greeting and READY have come.
+  // True once the peer's greeting and READY have arrived.
   bool ready() const { return state_ > State::kReady; }
 
-  // What all of them hold, for tests.
+  // Bytes that all readers hold together, for tests.
   static size_t held() { return g_held; }
 
  private:
   enum class State : uint8_t { kGreeting, kReady, kMessages };
 
   Status TakeGreeting();
-  // The head of a frame, when it is complete.
+  // Parses the head of a frame, once it is complete.
   Status TakeHead();
   Status TakeBody(std::string_view* bytes, const Sink& sink);
   Status TakeCommand(std::string_view body);
@@ -69,13 +71,13 @@ class ZmtpReader {
   static size_t g_held;
   const std::string_view peer_type_;
   State state_ = State::kGreeting;
-  std::string head_;  // the greeting, or the head of the present frame, as far as it has come
+  std::string head_;  // the incomplete greeting, or head of the current frame
   bool in_frame_ = false;
   uint8_t flags_ = 0;
-  uint64_t left_ = 0;  // of the present frame's body
+  uint64_t left_ = 0;  // remaining bytes of the current frame's body
   std::string command_;
   ZmtpMessage message_;
-  size_t held_ = 0;  // how much of g_held is ours
+  size_t held_ = 0;  // this reader's share of g_held
 };
 
 }  // namespace atl::execd

@@ -1,14 +1,17 @@
-// Kernels of IPython without their start. A zygote is a process of the image's own Python that has
-// imported what each of them imports (and numpy and pandas, where the image has them) and then
-// forks: a kernel shares its memory until it writes to it. There is one at a time, in a leaf of its
-// own, for the kernelspec and the environment that were used last; it is made at the first use, and
-// anew when it has ended.
+// Forks IPython kernels from a process that has already imported their modules. The zygote is a
+// process of the image's own Python. It imports what every kernel imports, and numpy and pandas if
+// the image has them, and then forks a kernel for each request. The kernel shares the zygote's
+// memory until it writes to it. One zygote exists at a time, in a leaf of its own, for the
+// kernelspec and environment that were used last. The first use starts it; a use after its end
+// starts another.
 //
-// It is trusted with nothing. It runs as the image's user, so whoever runs as that user may end or
-// mislead it; what it may name is a new process of its own: the pid comes from the kernel
-// (SCM_CREDENTIALS), and is taken only if it is an orphan, its group's leader, and of that user.
-// What is odd about it makes a kernel start the ordinary way, and costs time.
-// Thread rule: the loop's.
+// The zygote is not trusted. It runs as the image's user, so every process of that user can kill or
+// mislead it. All it can tell is the pid of a new kernel. That pid comes from the host's kernel
+// (SCM_CREDENTIALS), and execd accepts it only if the process is an orphan, leads its process
+// group, and runs as the image's user. If anything about the zygote is unexpected, execd starts the
+// kernel without it, which only takes longer.
+//
+// Thread rule: the event loop's thread.
 #pragma once
 
 #include <cstdint>
@@ -27,11 +30,11 @@ namespace atl::execd {
 class Zygote {
  public:
   using Id = uint64_t;
-  // The kernel's job, in a leaf of its own and about to read its connection file; or why there is
-  // none. Called from the loop, once.
+  // Gets the job of the kernel, which has a leaf of its own and is about to read its connection
+  // file, or the error. Called once, from the loop.
   using Then = std::function<void(Result<std::unique_ptr<Job>>)>;
 
-  // What a kernel is to have; descriptors are borrowed.
+  // Streams, directory and files of a new kernel. The descriptors are borrowed.
   struct Order {
     std::string connection_file;
     int null = -1, output = -1, cwd = -1;
@@ -43,22 +46,22 @@ class Zygote {
   Zygote& operator=(const Zygote&) = delete;
   ~Zygote();
 
-  // Whether kernels of this kind come from one.
+  // Returns true if kernels of this kernelspec can be forked.
   static bool Makes(const Kernelspec& spec);
-  // Makes a kernel of such a kernelspec start by itself: sets `argv` to its command line, and
-  // returns its standard input.
+  // Prepares the start of a kernel without zygote: sets `argv` to its command line and returns its
+  // standard input.
   static Result<UniqueFd> Launcher(const Kernelspec& spec, const std::string& connection_file,
                                    std::vector<std::string>* argv);
-  // Starts it, or sees that it is there. kFailedPrecondition: kernels of this kind do not come from
-  // one, there is little memory, or one has ended before its first kernel; kernels then start
-  // the ordinary way.
+  // Starts the zygote unless it runs. kFailedPrecondition: kernels of this kernelspec cannot be
+  // forked, memory is short, or a zygote has ended before its first kernel. The caller then starts
+  // the kernel without zygote.
   Status Prepare(const Kernelspec& spec, const Environment& env);
-  // Prepare, and a kernel. `then` is not called if this fails, or after Forget.
+  // Calls Prepare and orders a kernel. `then` is not called if this fails, nor after Forget.
   Result<Id> Fork(const Kernelspec& spec, const Environment& env, Order order, Then then);
   void Forget(Id id);
 
  private:
-  // A kernel that has been ordered and has not said a word.
+  // A kernel that was ordered and has not reported yet.
   struct Birth {
     UniqueFd socket;
     EventLoop::Id watch = 0, deadline = 0;
@@ -72,8 +75,9 @@ class Zygote {
   Result<std::unique_ptr<Job>> Adopt(Birth* birth);
 
   Core& core_;
-  std::vector<std::string> argv_, env_;  // of the process, without its modules
-  std::unique_ptr<Job> job_;             // null: there is none
+  std::vector<std::string> argv_,
+      env_;  // command line and environment of the zygote, without the list of modules
+  std::unique_ptr<Job> job_;  // null: no zygote
   UniqueFd control_;
   bool proven_ = false, given_up_ = false;
   Id next_ = 1;

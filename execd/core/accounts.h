@@ -1,5 +1,5 @@
-// What the sandbox's v1 groups count, on hybrid hosts. On cgroup v2 the same stands in the subtree
-// whose directory execd holds, and there are no such files. Thread rule: any.
+// Counters of the sandbox's cgroup v1 groups, on hybrid hosts. On cgroup v2 the subtree that execd
+// holds has the same counters, and these files do not exist. Thread rule: any.
 #pragma once
 
 #include <cstdint>
@@ -9,31 +9,31 @@
 
 namespace atl::execd {
 
-// What the kernel counts against a sandbox's limits.
+// Events that the kernel counts when the sandbox hits a limit.
 enum class LimitEvent : uint8_t {
-  kOomKill,      // a process was killed for memory
-  kForkRefused,  // the limit of processes kept somebody from starting another
+  kOomKill,      // the OOM killer killed a process
+  kForkRefused,  // a fork failed at the limit on processes
   kCount,
 };
 
-// How often it has happened, by the kernel's file for that: memory.events or memory.oom_control,
-// pids.events. 0 if that cannot be read.
+// Returns how often the event has happened, by memory.events, memory.oom_control or pids.events. 0
+// if the file cannot be read.
 int64_t ReadCount(int file, LimitEvent event);
 
 class Accounts {
  public:
-  // None.
+  // No counters.
   Accounts() = default;
-  // Those that execd was born with (wire::kExecdAccountsFd), if it was; before anything else is
-  // opened, which could take their numbers.
+  // Returns the counters that execd has inherited (wire::kExecdAccountsFd), if any. Call before
+  // anything else is opened, because a new descriptor could get one of their numbers.
   static Accounts Inherited();
 
   bool present() const { return first_ >= 0; }
-  // Absent without these files.
+  // Returns nullopt without these files.
   std::optional<int64_t> Number(wire::ExecdAccount account) const;
-  // How often that has happened to commands so far.
+  // Returns how often the event has happened to commands so far.
   int64_t Count(LimitEvent event) const;
-  // Readable when there may be more of them. Only where they are present.
+  // Descriptor that becomes readable when OOM kills may have happened. Requires present().
   static int OomEvents();
 
  private:

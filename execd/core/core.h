@@ -1,5 +1,6 @@
-// What every part of execd shares: the loop, the descriptors it was born with, and what the start
-// message said. One object, made in main, alive until the end. Thread rule: the loop's.
+// State that all parts of execd share: the loop, the inherited descriptors, and the contents of the
+// start message. main creates the only object; it lives until execd exits. Thread rule: the event
+// loop's thread.
 #pragma once
 
 #include <signal.h>
@@ -23,7 +24,7 @@
 namespace atl::execd {
 
 struct Core {
-  // `cgroup` is the subtree's directory, or -1.
+  // `cgroup` is the directory of the cgroup subtree, borrowed, or -1.
   Core(EventLoop* event_loop, int cgroup)
       : loop(*event_loop), leaves(event_loop, cgroup), cgroup_fd(cgroup) {}
   Core(const Core&) = delete;
@@ -31,57 +32,59 @@ struct Core {
 
   EventLoop& loop;
   LeafPool leaves;
-  std::vector<int> tasks_fds;  // v1 "tasks" files, hybrid hosts only
+  std::vector<int> tasks_fds;  // cgroup v1 "tasks" files; hybrid hosts only
   int cgroup_fd;
   int score_fd = -1;      // wire::kExecdScoreFd
   uint64_t pass = 0;      // see PassGate
-  time_t started_at = 0;  // when it got its root
+  time_t started_at = 0;  // when execd got its root
   Accounts accounts;      // hybrid hosts only
 
   std::string id;
-  // The environment of the entrypoint; commands get it too.
+  // Environment of the entrypoint. Commands get it too.
   Environment env;
-  Identity user;  // the image's User: who commands, sessions, terminals and file calls run as
-  bool home_given = false;  // HOME is the image's or the request's, and not `user`'s
+  Identity user;            // the image's User; runs commands, sessions, terminals and file calls
+  bool home_given = false;  // HOME comes from the image or the request, not from `user`
   std::string cwd = "/";
-  int stop_signal = SIGTERM;  // that the image wants to be stopped by
+  int stop_signal = SIGTERM;  // the image's StopSignal
   std::string access_token;
   NameTable names;
-  // Tells the daemon what has happened to the sandbox; nothing in an isolated session.
+  // Reports an event to the daemon. Null in an isolated session.
   std::function<void(LimitEvent)> note;
   static constexpr size_t kLimitEvents = static_cast<size_t>(LimitEvent::kCount);
-  std::array<UniqueFd, kLimitEvents> limit_files;  // v2: the subtree's, of ReadCount
-  // How often that has happened to commands and entrypoint so far. 0 without cgroups.
+  std::array<UniqueFd, kLimitEvents> limit_files;  // cgroup v2: files of the subtree, for ReadCount
+  // Returns how often the event has happened to commands and the entrypoint. 0 without cgroups.
   int64_t Count(LimitEvent event) const;
-  std::array<int64_t, kLimitEvents> noted{};  // of Count(), by then
+  std::array<int64_t, kLimitEvents> noted{};  // Count() at the last report
   int64_t& Noted(LimitEvent event) { return noted[static_cast<size_t>(event)]; }
-  // Tells of it, unless that has been done.
+  // Reports the event to the daemon, unless it has been reported.
   void Note(LimitEvent event);
 
-  // The environment of one command: ours, then the EXECD_ENVS file (read each time: whoever writes
-  // it expects the next command to see it), then `extra`. As `who`, HOME is theirs; unless it is
-  // given, which counts for everybody, as with runc.
+  // Returns the environment of one command: `env`, then the EXECD_ENVS file, then `extra`. The file
+  // is read each time, because a program that writes it expects the next command to see the change.
+  // HOME is that of `who`, unless home_given; a given HOME counts for every user, as with runc.
   Environment CommandEnvironment(const std::vector<std::pair<std::string, std::string>>& extra,
                                  const Identity& who) const;
   Environment CommandEnvironment() const { return CommandEnvironment({}, user); }
-  // Makes that file, once. Programs append to it to reach later commands; it exists from the start,
-  // as upstream's script makes it. Best effort: a read-only image has none.
+  // Creates the EXECD_ENVS file, once. Programs append to it to set variables of later commands.
+  // The file exists from the start, because upstream's script creates it. Failure is ignored: a
+  // read-only image has no such file.
   void TouchEnvsFile() const;
-  // "~" in requests.
+  // Returns the directory that "~" stands for in requests.
   std::string_view Home(const Identity& who) const;
   std::string_view Home() const { return Home(user); }
   Result<std::string> Path(std::string_view request_path) const {
     return ExpandPath(request_path, env, Home());
   }
-  // `bash` if it is on PATH, else `sh`, else empty.
+  // Returns the path of `bash`, else of `sh`, searched in PATH; empty if neither exists.
   std::string Shell() const;
 
-  // --- Children. PID 1 reaps everybody; whoever started a child hears of its end here.
+  // --- Children. execd is PID 1 and reaps every process. The part that has started a child
+  // registers a callback here.
   using OnExit = std::function<void(int wait_status)>;
   void ExpectExit(pid_t pid, OnExit on_exit) { children_[pid] = std::move(on_exit); }
-  // Whether it is a child of ours, not reaped yet, of whose end nobody is to hear: an orphan.
+  // Returns true if `pid` is an unreaped child for which no callback is registered: an orphan.
   bool IsOrphan(pid_t pid) const;
-  // Reaps all that have ended.
+  // Reaps all children that have ended.
   void Reap();
 
  private:
@@ -89,22 +92,24 @@ struct Core {
   mutable bool envs_file_touched_ = false;
 };
 
-// A directory as a descriptor (O_PATH), for a child's fchdir: by openat2 without magic links, so
-// that "/proc/self/fd/5" is no way to the cgroup directory that execd holds (CVE-2024-21626), and
-// with `identity`'s permissions.
+// Opens a directory (O_PATH) for a child's fchdir, with the permissions of `identity`. Uses openat2
+// without magic links, so that "/proc/self/fd/5" does not lead to the cgroup directory that execd
+// holds (CVE-2024-21626).
 Result<UniqueFd> OpenDirectory(const std::string& path, const Identity& identity);
-// The same, made with its parents (0755) if it is missing. `on_made` gets each directory that was
-// made, the path's own among them.
+// Opens a directory like OpenDirectory, and creates it and its missing parents with mode 0755.
+// `on_made` gets each directory that was created, the last one included.
 Result<UniqueFd> MakeDirectory(const std::string& path, const Identity& identity,
                                const std::function<Status(int dir)>& on_made = {});
 
-// A new descriptor of /dev/null; of a pipe without writer if the image has no such device.
+// Returns a new descriptor of /dev/null. If the image has no such device, returns the reading end
+// of a pipe without writers.
 Result<UniqueFd> OpenNull();
 
-// A version 4 UUID: 36 characters with hyphens, or 32 without.
+// Returns a version 4 UUID: 36 characters with hyphens, or 32 without.
 std::string NewUuid(bool hyphens);
 
-// Go's durations: "300ms", "1.5s", "1m30s"; in microseconds, -1 if malformed.
+// Parses a duration as Go writes it: "300ms", "1.5s", "1m30s". Returns microseconds, or -1 if it is
+// malformed.
 int64_t ParseDuration(std::string_view text);
 
 }  // namespace atl::execd

@@ -1,11 +1,13 @@
-// A cgroup leaf for each command, beneath the one directory of cgroup v2 that the spawner handed
-// down as a descriptor. The leaf is what makes "kill the command" mean every descendant, double
-// forks and setsid included, and an out-of-memory kill end one command instead of the sandbox.
+// One cgroup leaf for each command, in the cgroup v2 directory that the spawner has handed down as
+// a descriptor. A leaf includes every descendant, even after a double fork or setsid. So killing
+// the leaf kills the whole command, and the OOM killer ends one command instead of the sandbox.
 //
-// Leaves are entered by CLONE_INTO_CGROUP: writing cgroup.procs waits for an RCU grace period (4 to
-// 15 ms). Only what somebody else has cloned is moved that way. An emptied leaf is used again,
-// unless it was killed: one command after the other costs no mkdir and no rmdir, which each cost
-// the kernel 0.1 ms more than they take. Thread rule: one thread.
+// A child enters its leaf by CLONE_INTO_CGROUP, because a write to cgroup.procs waits for an RCU
+// grace period (4 to 15 ms). Only processes that another process has cloned are moved by
+// cgroup.procs. An empty leaf is used again unless it was killed: mkdir and rmdir each cost the
+// kernel 0.1 ms beyond the call itself.
+//
+// Thread rule: one thread.
 #pragma once
 
 #include <sys/types.h>
@@ -24,38 +26,40 @@ namespace atl::execd {
 struct Leaf {
   std::string name;
   UniqueFd dir;
-  int64_t oom_kills_before = 0;  // the counter survives from one use to the next
+  int64_t oom_kills_before = 0;  // value of the counter at Take; a reused leaf keeps its counter
   bool killed = false;
 };
 
 class LeafPool {
  public:
-  // `root` is the subtree's directory, or -1: then there are no leaves. Borrowed.
+  // `root` is the directory of the subtree, borrowed, or -1 for no leaves.
   LeafPool(EventLoop* loop, int root);
   LeafPool(const LeafPool&) = delete;
   LeafPool& operator=(const LeafPool&) = delete;
 
-  // An empty leaf; null if there are none or none can be made.
+  // Returns an empty leaf, or null if none can be made.
   std::unique_ptr<Leaf> Take();
-  // Makes `count` spares: for the entrypoint and the first command, while nobody waits.
+  // Makes `count` leaves in advance, for the entrypoint and the first command, while no request
+  // waits.
   void Prepare(int count);
-  // Gives a leaf back. Processes may still be in it: it is looked at again by Collect.
+  // Returns a leaf to the pool. It may still hold processes; Collect looks at it again.
   void Return(std::unique_ptr<Leaf> leaf);
-  // Looks for returned leaves that have become empty; call when processes have been reaped.
+  // Finds returned leaves that have become empty. Call when processes have been reaped.
   void Collect();
 
-  // Whether no process is in it.
+  // Returns true if no process is in the leaf.
   static bool Empty(const Leaf& leaf);
-  // Whether more than one is.
+  // Returns true if more than one process is in the leaf.
   static bool HasSeveral(const Leaf& leaf);
-  // Moves a process, with all its threads; its children stay where they are. Waits, see above.
+  // Moves a process with all its threads. Its children stay where they are. Blocks for an RCU grace
+  // period, see above.
   static Status Move(const Leaf& leaf, pid_t pid);
   // Kills every process in the leaf, atomically against forks.
   static void Kill(Leaf* leaf);
-  // True if a process of the leaf was killed for memory since Take. Only where the v2 memory
-  // controller is on.
+  // Returns true if the OOM killer has killed a process of the leaf since Take. Requires the v2
+  // memory controller.
   static bool OutOfMemory(const Leaf& leaf);
-  // How many were, in a group and those beneath it.
+  // Returns the number of OOM kills in a cgroup and its descendants.
   static int64_t OomKillsIn(int directory);
 
  private:

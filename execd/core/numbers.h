@@ -1,4 +1,4 @@
-// Numbers out of the kernel's text files.
+// Numbers in the kernel's text files.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,10 @@
 
 namespace atl::execd {
 
-// A decimal number with blanks or a newline around it; absent for anything else, "max" included.
+// Parses a decimal number with optional blanks or a newline around it. Returns nullopt for anything
+// else, "max" included.
 std::optional<int64_t> ToNumber(std::string_view text);
-// The first number after `key` at the start of a line: "oom_kill 3", "MemTotal:  2048 kB".
+// Returns the first number after `key` at the start of a line: "oom_kill 3", "MemTotal:  2048 kB".
 std::optional<int64_t> KeyNumber(std::string_view text, std::string_view key);
 
 }  // namespace atl::execd

@@ -1,5 +1,6 @@
-// Users and groups by the sandbox's own /etc/passwd and /etc/group, parsed here: the C library's
-// functions would load the image's libnss (CVE-2019-14271), and a static program has none.
+// Users and groups of the sandbox, by its own /etc/passwd and /etc/group. execd parses these files
+// itself, because the C library's functions would load the image's libnss (CVE-2019-14271), and a
+// static program has none.
 #pragma once
 
 #include <sys/types.h>
@@ -15,7 +16,7 @@
 
 namespace atl::execd {
 
-// Who a process runs as.
+// The user, groups and home directory of a process.
 struct Identity {
   uid_t uid = 0;
   gid_t gid = 0;
@@ -24,35 +25,36 @@ struct Identity {
   std::string home = "/";
 };
 
-// A uid or gid in decimal; (uid_t)-1, which is none, is not one.
+// Parses a decimal uid or gid. (uid_t)-1 means "no id" and is refused.
 std::optional<uint32_t> ParseId(std::string_view text);
 
-// The OCI image's User: "", "name", "uid", "name:group", "uid:gid" and the mixed forms. Empty is
-// root. A name that has no entry is kNotFound; a number needs none. With a group given there are no
-// supplementary groups, as Docker does it.
+// Resolves the User of an OCI image: "", "name", "uid", "name:group", "uid:gid" and the mixed
+// forms. Empty means root. A number needs no entry. If a group is given, there are no supplementary
+// groups, as in Docker. kNotFound: a name has no entry.
 Result<Identity> ResolveUser(std::string_view user);
 
-// As whom a request wants something done.
+// The ids in a request.
 struct RequestIds {
   uid_t uid = 0;
   std::optional<gid_t> gid;
 };
-// The uid's passwd entry gives primary and supplementary groups; gid, if it is there, replaces the
-// primary one. Without an entry the bare ids. kInvalidArgument: nobody can be that in this sandbox,
-// whose namespace does not have the ids (passwd is the sandbox's, too).
+// Returns the identity for the ids of a request. The passwd entry of the uid gives the primary and
+// supplementary groups; `gid`, if set, replaces the primary group. A uid without entry gets the
+// bare ids. kInvalidArgument: the sandbox's user namespace does not have these ids. The sandbox can
+// write passwd, so its ids are checked as well.
 Result<Identity> ResolveIds(const RequestIds& ids);
 
-// Names for listings, and ids for owner/group members of requests. Reads the files again when they
-// have changed. Thread rule: one thread.
+// Names of ids for listings, and ids of names for the owner and group members of requests. Reads
+// the files again when they have changed. Thread rule: one thread.
 class NameTable {
  public:
-  // The name, or the number as text.
+  // Returns the name, or the number as text.
   const std::string& UserName(uid_t uid);
   const std::string& GroupName(gid_t gid);
-  // A name or a number. kNotFound if neither.
+  // Resolves a name or a number. kNotFound: it is neither.
   Result<uid_t> UserId(std::string_view name);
   Result<gid_t> GroupId(std::string_view name);
-  // Checks whether the files have changed; call once a request.
+  // Checks whether the files have changed. Call once per request.
   void Refresh();
 
  private:
@@ -71,16 +73,17 @@ class NameTable {
   Table groups_{"/etc/group"};
 };
 
-// Whoever work on files is done as; it outlives the request that asked for it.
+// The identity for work on files. Shared, because the work may outlive the request.
 using Actor = std::shared_ptr<const Identity>;
 
-// Whether FileIdentity can be this one: not for ids that the sandbox's namespace does not have.
+// Returns true if FileIdentity can switch to this identity: false for ids that the sandbox's user
+// namespace does not have.
 bool CanBe(const Identity& identity);
 
-// For the time of a scope, file calls of this thread run with this identity: ownership of what they
-// create, and permission checks (a non-root fsuid has no CAP_DAC_OVERRIDE, see credentials(7),
-// capabilities(7)). Nothing is done if `identity` is root. The supplementary groups are changed as
-// well. One that cannot be taken ends the process: nothing may go on as root instead.
+// Switches this thread's file calls to an identity for a scope: ownership of new files, permission
+// checks, and supplementary groups. A non-root fsuid has no CAP_DAC_OVERRIDE, see credentials(7)
+// and capabilities(7). Does nothing if `identity` is root. If the switch fails, the process exits,
+// because the work must not continue as root.
 class FileIdentity {
  public:
   explicit FileIdentity(const Identity& identity);
@@ -92,8 +95,8 @@ class FileIdentity {
   bool switched_;
 };
 
-// A regular file's content, at most `limit` bytes; never blocks on a FIFO or device put in its
-// place, never follows /proc's magic links.
+// Returns the content of a regular file, at most `limit` bytes. Never blocks on a FIFO or device in
+// its place, and never follows the magic links of /proc.
 Result<std::string> ReadSmallFile(const std::string& path, size_t limit);
 
 }  // namespace atl::execd

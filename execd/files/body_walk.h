@@ -1,4 +1,4 @@
-// Request bodies that are long lists: worked through without holding up everybody else.
+// Processes request bodies that are long lists, without delaying other requests.
 #pragma once
 
 #include <functional>
@@ -12,13 +12,13 @@
 
 namespace atl::execd {
 
-// Of work a turn, for whatever takes long.
+// Time that long work may take in one turn of the event loop.
 inline constexpr int64_t kSliceUs = 3000;
 
-// Calls `check`, if there is one, and then `each` for every member of the body's root (element, if
-// it is an array), a few milliseconds a turn, until one fails; then `done` with the first failure:
-// `each` is called for none that has not passed `check`, nor any other member. The exchange's body
-// is read here, and a malformed one answered.
+// Reads the exchange's body, whose root is an object or an array, and answers the exchange if the
+// body is malformed. Calls `check`, if set, for every member (or element), then `each` for every
+// member, a few milliseconds in each turn of the loop. Stops at the first failure. If any `check`
+// fails, `each` is never called. Finally calls `done` with the first failure or OK.
 using EachMember = std::function<Status(const JsonValue& member)>;
 void ForEachInBody(EventLoop* loop, const std::shared_ptr<Exchange>& exchange, JsonType root,
                    EachMember check, EachMember each, std::function<void(const Status&)> done);

@@ -1,4 +1,4 @@
-// Writes a file of the sandbox's so that whoever reads it sees the old content or the new one.
+// Replaces a file of the sandbox, so that readers see either the old or the new content.
 #pragma once
 
 #include <sys/stat.h>
@@ -14,29 +14,32 @@
 
 namespace atl::execd {
 
-// The content goes into a temporary name beside the file, which Commit renames over it, with mode
-// and owner of the file that was there. Where the identity of the file counts, Commit copies the
-// content into it instead: through a symbolic link, into a file with several names, into one in a
-// directory where the user may not create (the temporary is then in /tmp), and onto a mount point
-// (rename gives EBUSY).
+// Writes the content to a temporary file in the same directory. Commit gives it the old file's mode
+// and owner and renames it over the old file. Where the file must stay the same inode, Commit
+// copies the content into it instead:
+// - the path is a symbolic link;
+// - the file has several names;
+// - the user may not create files in the directory (the temporary file is then in /tmp);
+// - the file is a mount point (rename fails with EBUSY).
 //
-// No fsync: a sandbox dies with its host, and the call would hold up everybody else's requests.
+// Does not call fsync, because a sandbox does not survive its host, and because fsync would delay
+// all other requests.
 class FileWriter {
  public:
-  // Parents are created, with the owner of `permission`. Anything but a regular file in the place
-  // is an error, and so is one that the actor may not write: a rename over it would need no more
-  // than its directory.
+  // Creates missing parents with the owner of `permission`. Fails if the path leads to anything but
+  // a regular file, or to a file that the actor may not write: the rename alone would need write
+  // permission on the directory only.
   static Result<std::unique_ptr<FileWriter>> Open(Core* core, Actor actor, const std::string& path,
                                                   const Permission& permission = {});
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
-  // Without Commit nothing has happened.
+  // Deletes the temporary file. Without Commit the old file is unchanged.
   ~FileWriter();
 
   Status Write(std::string_view bytes);
   Status Commit(const Permission& permission);
 
-  // Names that begin so are ours, for the time of a write.
+  // Prefix of temporary files.
   static constexpr std::string_view kTemporaryPrefix = ".execd-upload-";
 
  private:
@@ -50,7 +53,7 @@ class FileWriter {
   std::string path_;
   Place place_;
   UniqueFd temporary_dir_;
-  std::string temporary_;  // its name there; empty once it has become the file
+  std::string temporary_;  // its name in temporary_dir_; empty once it has been renamed
   UniqueFd file_;
   bool existed_ = false;
   bool in_place_ = false;

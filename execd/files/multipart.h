@@ -1,5 +1,5 @@
-// multipart/form-data, as it arrives: part heads and pieces of their content, nothing kept but what
-// may still turn out to be a boundary. Fuzzed.
+// A streaming parser of multipart/form-data. Emits part heads and pieces of content as they arrive,
+// and buffers only bytes that may be the start of a boundary. Fuzzed.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,8 @@
 
 namespace atl::execd {
 
-// The boundary of a Content-Type value; kInvalidArgument if it is another type or has none.
+// Returns the boundary of a Content-Type value. kInvalidArgument: it is another type, or has no
+// boundary.
 Result<std::string> MultipartBoundary(std::string_view content_type);
 
 class MultipartParser {
@@ -20,14 +21,15 @@ class MultipartParser {
   class Sink {
    public:
     virtual ~Sink() = default;
-    // `has_filename` tells a file part from a plain value.
+    // `has_filename` distinguishes a file part from a plain value.
     virtual Status OnPart(std::string_view name, bool has_filename) = 0;
     virtual Status OnData(std::string_view bytes) = 0;
     virtual Status OnPartEnd() = 0;
   };
 
   MultipartParser(std::string boundary, Sink* sink);
-  // An error of the grammar (kInvalidArgument) or the sink's; final.
+  // Parses the next bytes. Returns a grammar error (kInvalidArgument) or the sink's error; do not
+  // call again after an error.
   Status Feed(std::string_view bytes);
   // True once the closing boundary has been seen.
   bool complete() const { return state_ == State::kEnd; }

@@ -1,5 +1,5 @@
-// Directories as tar streams: GET and POST /directories/tar, an extension. One request instead of
-// one for each file.
+// Transfers directories as tar streams by GET and POST /directories/tar, an extension. One request
+// replaces one request for each file.
 #pragma once
 
 #include <sys/stat.h>
@@ -16,16 +16,17 @@
 
 namespace atl::execd {
 
-// What goes into a tar: one entry after the other, and a file's content piece by piece.
+// Writes the entries of a tar in sequence, and the content of each file in pieces.
 class TarEntries {
  public:
-  // `name` in `dir`, which is a regular file, directory or symbolic link; of others nothing is
-  // written.
+  // Begins the entry for `name` in `dir`. Writes regular files, directories and symbolic links, and
+  // nothing for other types.
   Status Begin(std::string* out, int dir, const std::string& name, std::string path,
                const struct stat& info);
-  // Whether Continue is to be called before the next Begin.
+  // True if Continue must be called before the next Begin.
   bool unfinished() const { return static_cast<bool>(file_); }
-  // A file that shrinks meanwhile is filled up with zeros, as tar does it: the size is promised.
+  // Appends the next piece of the file's content. Pads with zeros if the file shrinks meanwhile, as
+  // tar does, because the header has already announced the size.
   void Continue(std::string* out);
   static void End(std::string* out);
 
@@ -34,13 +35,15 @@ class TarEntries {
   uint64_t left_ = 0, padding_ = 0;
 };
 
-// GET /directories/tar?path=… : the directory's content, names relative to it, as pax tar. Regular
-// files, directories and symbolic links; sockets, FIFOs and devices are left out.
+// Handles GET /directories/tar?path=…: sends the directory's content as pax tar, with names
+// relative to it. Includes regular files, directories and symbolic links; omits sockets, FIFOs and
+// devices.
 void DownloadTar(Core* core, const std::shared_ptr<Exchange>& exchange);
 
-// POST /directories/tar?path=… : a tar (ustar, pax, GNU long names; not compressed) is unpacked
-// into the directory, which is created. Names stay beneath it, links in the way included. With
-// owners=true as root, and what is made gets the tar's owner and mode.
+// Handles POST /directories/tar?path=…: unpacks an uncompressed tar (ustar, pax, GNU long names)
+// into the directory, and creates the directory if necessary. No name leads out of the directory,
+// not even through symbolic links. With owners=true, unpacks as root and sets the owner and mode of
+// each entry.
 void UploadTar(Core* core, const std::shared_ptr<Exchange>& exchange);
 
 }  // namespace atl::execd

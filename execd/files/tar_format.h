@@ -1,4 +1,4 @@
-// The tar format without I/O. Fuzzed.
+// The tar format. Free of I/O. Fuzzed.
 #pragma once
 
 #include <cstdint>
@@ -20,26 +20,26 @@ struct TarEntry {
   int64_t mtime = 0;
 };
 
-// The header of an entry; a pax header before it if a name or the size does not fit.
+// Appends the header of an entry. A pax header precedes it if a name or the size does not fit.
 void AppendTarHeader(std::string* out, const TarEntry& entry);
 
 class TarReader {
  public:
-  // A long name or a pax header may be this large.
+  // Limit on the size of a long name or a pax header.
   static constexpr size_t kMaxMeta = 64 << 10;
 
   class Sink {
    public:
     virtual ~Sink() = default;
     virtual Status OnEntry(const TarEntry& entry) = 0;
-    // Of a '0' entry.
+    // Data of a '0' entry.
     virtual Status OnData(std::string_view bytes) = 0;
     virtual Status OnEntryEnd() = 0;
   };
   explicit TarReader(Sink* sink) : sink_(*sink) {}
 
   Status Feed(std::string_view bytes);
-  // True at a place where an archive may end: after whole entries.
+  // True at the end of an entry, where an archive may end.
   bool complete() const { return ended_ || (left_ == 0 && padding_ == 0 && block_.empty()); }
 
  private:
@@ -49,14 +49,14 @@ class TarReader {
   Status Begin();
 
   Sink& sink_;
-  std::string block_;  // a header that is not whole yet
-  uint64_t left_ = 0;  // of the present entry's data
+  std::string block_;  // an incomplete header
+  uint64_t left_ = 0;  // remaining bytes of the current entry's data
   uint64_t padding_ = 0;
   bool in_meta_ = false, in_data_ = false, ended_ = false;
   char meta_type_ = 0;
   std::string meta_;
   TarEntry entry_;
-  std::string next_name_, next_link_;  // from 'L', 'K' and pax, for the next entry
+  std::string next_name_, next_link_;  // set by 'L', 'K' and pax headers, for the next entry
   bool has_next_size_ = false;
   uint64_t next_size_ = 0;
 };

@@ -1,4 +1,4 @@
-// Walks a tree of the sandbox's while the sandbox may be changing it.
+// Walks a directory tree while the sandbox may change it.
 #pragma once
 
 #include <sys/stat.h>
@@ -11,39 +11,39 @@
 
 namespace atl::execd {
 
-// Parents before children, names in byte order. Links are reported, never followed. One directory
-// is open at a time, however deep: the way up is by "..", and if that does not lead back to where
-// the walk came from (somebody moved the directory), the walk ends there. What cannot be read is
-// passed over. proc, sysfs and cgroup mounts beneath the root are reported but not entered.
+// Visits parents before children, and names in byte order. Reports links and does not follow them.
+// Keeps one directory open at any depth and returns to the parent by "..". If ".." does not lead
+// back to the same directory, because somebody has moved it, the walk ends. Skips what it cannot
+// read. Reports proc, sysfs and cgroup mounts below the root, but does not enter them.
 class TreeWalk {
  public:
-  // Names of one directory may take this much memory; more is an error.
+  // Limit on the memory for names of one directory. More is an error.
   static constexpr size_t kMaxNames = 16 << 20;
 
   struct Entry {
     std::string path;  // relative to the root
     std::string_view name;
-    int depth = 1;  // children of the root
+    int depth = 1;  // children of the root have 1
     struct stat info;
   };
 
-  // `root` is a directory, opened for reading. `max_depth` 0: no limit.
+  // `root` is a directory, opened for reading. `max_depth` 0 means no limit.
   TreeWalk(UniqueFd root, int max_depth);
-  // False at the end.
+  // Returns false at the end.
   bool Next(Entry* entry);
-  // False if something has been passed over, or the walk has ended before its end.
+  // False if the walk has skipped something or has ended early.
   bool whole() const { return whole_ && levels_.empty(); }
-  // The directory of the entry that Next gave last.
+  // The directory of the last entry from Next. Borrowed.
   int dir() const { return dir_.get(); }
-  // The entry that Next gave last is a directory that should not be entered.
+  // Do not enter the directory that Next returned last.
   void SkipChildren() { enter_.clear(); }
 
  private:
   struct Level {
     dev_t device;
     ino_t inode;
-    std::vector<std::string> names;  // from the back: what is left
-    size_t path_size;                // of the directory's own relative path
+    std::vector<std::string> names;  // remaining names, last one first
+    size_t path_size;                // size of the directory's relative path
   };
   bool Enter(UniqueFd dir);
   bool Leave();
@@ -51,7 +51,7 @@ class TreeWalk {
   UniqueFd dir_;
   int max_depth_;
   std::vector<Level> levels_;
-  std::string path_;   // of the present directory, relative
+  std::string path_;   // relative path of the current directory
   std::string enter_;  // the directory to enter at the next step
   bool started_ = false;
   bool whole_ = true;

@@ -1,4 +1,5 @@
-// POST /files/upload: pairs of a "metadata" part and a "file" part, written to disk as they arrive.
+// POST /files/upload: pairs of a "metadata" part and a "file" part, written to files as they
+// arrive.
 #pragma once
 
 #include <memory>
@@ -8,7 +9,7 @@
 
 namespace atl::execd {
 
-// Files are made and written by `actor`.
+// Creates and writes the files with the identity of `actor`.
 void Upload(Core* core, const std::shared_ptr<Exchange>& exchange, Actor actor);
 
 }  // namespace atl::execd

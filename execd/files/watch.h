@@ -1,6 +1,6 @@
-// GET /files/watch?path=…[&recursive=false]: changes beneath a directory as an endless stream of
-// JSON lines, an extension. By inotify; what was changed while a new directory was being added is
-// found by looking into it.
+// GET /files/watch?path=…[&recursive=false]: streams changes below a directory as JSON lines
+// without end. An extension. Uses inotify. Changes in a new directory before its watch exists are
+// found by reading the directory.
 #pragma once
 
 #include <memory>

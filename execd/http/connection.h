@@ -1,7 +1,7 @@
-// One HTTP/1.1 connection: reads requests one after the other, hands each to the routes as an
-// Exchange, and writes its answer. Everything that a peer can make grow is bounded: the head
-// (64 KiB), what is read ahead (64 KiB), what waits to be sent (the producers watch backlog()), and
-// the time that a half-sent request may take.
+// One HTTP/1.1 connection: reads requests in sequence, hands each to the routes as an Exchange, and
+// writes its answer. Every resource that the peer controls is bounded: the head (64 KiB), the read
+// buffer (64 KiB), the send buffer (producers check backlog()), and the time for an incomplete
+// request.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +28,10 @@ class Connection : private http::Parser::BodySink {
  public:
   static constexpr size_t kMaxHead = 64 << 10;
   static constexpr int64_t kHeadTimeoutUs = 30'000'000;
-  // Without a byte of progress in a request's body that someone is waiting for.
+  // Limit on the time without progress in a request body that a handler waits for.
   static constexpr int64_t kBodyTimeoutUs = 60'000'000;
   static constexpr int64_t kIdleTimeoutUs = 300'000'000;
-  // For the peer of a byte pipe to close it, too.
+  // Limit on the time until the peer of a byte pipe closes its side.
   static constexpr int64_t kDrainTimeoutUs = 5'000'000;
 
   Connection(HttpServer* server, UniqueFd socket);
@@ -50,7 +50,7 @@ class Connection : private http::Parser::BodySink {
   void Process();
   bool ParseHead();
   bool ParseBody();
-  // False if the bytes are no body, which is then answered.
+  // Parses body bytes. If they are malformed, answers the request and returns false.
   bool FeedBody(char* data, size_t size, size_t* used);
   void Dispatch();
   void OnBody(std::string_view piece) override;
@@ -66,14 +66,15 @@ class Connection : private http::Parser::BodySink {
   void AfterFilePart(ssize_t n);
   void AfterFlush();
   void UpdateInterest();
-  // 0: no deadline.
+  // Sets the deadline; 0 removes it.
   void SetDeadline(int64_t delay_us);
   void OnTimer();
-  // Ends a byte pipe from our side. Its peer may be sending: a close would reset the pipe, and what
-  // we have sent before might not be read.
+  // Ends a byte pipe from this side, and reads until the peer closes. The peer may still be
+  // sending: an immediate close would reset the connection, and the peer could lose bytes that were
+  // sent before.
   void Drain();
   void Close();
-  // Closes everything else.
+  // Closes the connection and returns its socket open.
   UniqueFd TakeSocket();
   bool WantsInput() const;
 
@@ -81,7 +82,7 @@ class Connection : private http::Parser::BodySink {
   UniqueFd socket_;
   EventLoop::Id watch_ = 0;
   EventLoop::Id timer_ = 0;
-  int64_t timer_at_ = 0;     // when timer_ fires; it may be earlier than deadline_at_
+  int64_t timer_at_ = 0;     // when timer_ fires; may be earlier than deadline_at_
   int64_t deadline_at_ = 0;  // 0: none
   State state_ = State::kHead;
   std::optional<http::Parser> parser_;
@@ -98,22 +99,23 @@ class Connection : private http::Parser::BodySink {
   bool was_full_ = false;
   bool processing_ = false;
   bool broken_ = false;
-  bool half_closed_ = false;  // nothing more comes of a byte pipe
+  bool half_closed_ = false;  // the peer of a byte pipe has ended its side
 };
 
-// Accepts and owns connections. Thread rule: the loop's.
+// Accepts and owns connections. Thread rule: the event loop's thread.
 class HttpServer {
  public:
-  // The daemon keeps a few connections a sandbox, a burst opens one a request. Above this nothing
-  // is accepted until one closes.
+  // Limit on open connections. The daemon keeps a few connections to each sandbox; a burst opens
+  // one for each request. At the limit the server stops accepting until a connection closes.
   static constexpr size_t kMaxConnections = 512;
 
   HttpServer(EventLoop* loop, RequestHandler handler);
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
-  // `accept_peer` sees each new socket and may refuse it (vsock: by the peer's CID).
+  // Accepts connections. `accept_peer` sees each new socket and may refuse it (vsock: by the peer's
+  // CID).
   Status Listen(UniqueFd listener, std::function<bool(int socket)> accept_peer = {});
-  // In place of it: a connected socket through which connections come, a byte with each.
+  // Replaces Listen: receives connections through a connected socket, each with one byte.
   Status Receive(UniqueFd connections);
 
  private:
@@ -121,15 +123,15 @@ class HttpServer {
   void Begin(UniqueFd socket);
   void SetOpen(bool open);
   void Remove(Connection* connection);
-  // A large body was here.
+  // Schedules the return of free memory to the kernel after a large body.
   void TrimSoon();
 
   EventLoop& loop_;
   RequestHandler handler_;
   UniqueFd listener_;
   std::function<bool(int)> accept_peer_;
-  std::unique_ptr<Acceptor> acceptor_;  // of Listen
-  EventLoop::Id watch_ = 0;             // of Receive
+  std::unique_ptr<Acceptor> acceptor_;  // set by Listen
+  EventLoop::Id watch_ = 0;             // set by Receive
   EventLoop::Id trim_ = 0;
   std::unordered_map<Connection*, std::unique_ptr<Connection>> connections_;
 };

@@ -1,10 +1,10 @@
-// JSON as execd needs it: reading request bodies that a stranger wrote, and writing answers.
+// JSON for execd: a reader for request bodies from untrusted clients, and a writer for answers.
 //
-// The reader follows what Go's encoding/json accepts of a body, as upstream does: the first JSON
-// value counts and what follows is ignored, member names match without case, the last of equal
-// names wins. Strings are decoded in place, nodes are 16 bytes each in one array, and depth and
-// number of nodes are bounded: a hostile body costs a small multiple of its own size, whatever its
-// shape. nlohmann/json was left out for that bound, for its 100 KiB of code, and because it throws.
+// The reader accepts what Go's encoding/json accepts, as upstream does: it reads the first JSON
+// value and ignores the rest, compares member names without case, and uses the last of equal names.
+// It decodes strings in place, stores nodes of 16 bytes in one array, and bounds the depth and
+// number of nodes. So a hostile body of any shape costs a small multiple of its own size.
+// nlohmann/json has no such bound, adds 100 KiB of code, and throws.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ enum class JsonType : uint8_t { kNull, kBool, kInteger, kNumber, kString, kArray
 
 class JsonDocument;
 
-// A value in a document; valid as long as the document. Default-constructed: absent.
+// A value in a document, valid as long as the document. A default-constructed value is absent.
 class JsonValue {
  public:
   JsonValue() = default;
@@ -29,20 +29,23 @@ class JsonValue {
   bool present() const { return document_ != nullptr; }
   bool is(JsonType type) const { return present() && this->type() == type; }
   JsonType type() const;
-  // Of a kString; empty for anything else. Bytes are not checked to be UTF-8.
+  // Returns the text of a kString, and an empty string for other types. Bytes are not checked to be
+  // UTF-8.
   std::string_view text() const;
-  // Of a kNumber, as it was written; empty for anything else.
+  // Returns the source text of a kNumber, and an empty string for other types.
   std::string_view literal() const;
-  // Of a kBool / kInteger; false, 0 for anything else.
+  // Return the value of a kBool or kInteger, and false or 0 for other types.
   bool boolean() const;
   int64_t integer() const;
 
-  // The last member whose name equals `name` without case (ASCII); absent if none, or no object.
+  // Returns the last member whose name equals `name` without case (ASCII). Absent if there is none,
+  // or if this is no object.
   JsonValue Find(std::string_view name) const;
-  // Walks an array's elements, or an object's members: first(), then next() until not present().
+  // Iterates over the elements of an array or the members of an object: first(), then next() until
+  // the value is absent.
   JsonValue first() const;
   JsonValue next() const;
-  // The member's name, when reached by first()/next() of an object.
+  // Returns the name of a member that first() or next() of an object has returned.
   std::string_view name() const;
 
  private:
@@ -51,8 +54,8 @@ class JsonValue {
       : document_(document), index_(index), end_(end) {}
   const JsonDocument* document_ = nullptr;
   uint32_t index_ = 0;
-  uint32_t end_ = 0;    // where the enclosing container's nodes end
-  bool named_ = false;  // the node before this one is its name
+  uint32_t end_ = 0;    // index after the last node of the enclosing container
+  bool named_ = false;  // the preceding node is the member's name
 };
 
 class JsonDocument {
@@ -61,13 +64,13 @@ class JsonDocument {
   static constexpr size_t kMaxNodes = 1 << 19;
   static constexpr size_t kMaxBytes = 16 << 20;
 
-  // Takes the text over. kInvalidArgument with the offset of the fault; kResourceExhausted: more
-  // than `limit` bytes, which is less than 4 GiB.
+  // Parses `text`. kInvalidArgument: malformed; the message has the offset. kResourceExhausted:
+  // more than `limit` bytes. `limit` must be less than 4 GiB.
   static Result<JsonDocument> Parse(std::string text, size_t limit = kMaxBytes);
   JsonValue root() const { return JsonValue(this, 0, static_cast<uint32_t>(nodes_.size())); }
 
-  // One value in the tree, containers first, then their content; `after` skips the content. A
-  // member is two nodes: its name (kString), then its value.
+  // One value in the tree. A container precedes its contents; `after` skips them. A member has two
+  // nodes: its name (kString), then its value.
   struct Node {
     JsonType type;
     uint32_t after;  // index of the next sibling
@@ -86,17 +89,19 @@ class JsonDocument {
   std::vector<Node> nodes_;
 };
 
-// Appends `text` as a JSON string with quotes. Invalid UTF-8 becomes \ufffd; <, >, & and
-// U+2028/2029 are escaped as Go does.
+// Appends `text` as a JSON string with quotes. Invalid UTF-8 becomes \ufffd. <, >, & and
+// U+2028/2029 are escaped as in Go.
 void AppendJsonString(std::string* out, std::string_view text);
-// The same without the quotes: a string may be made of several pieces that tear no character.
+// Appends like AppendJsonString, but without quotes. So a string can be written in several pieces,
+// as long as no piece ends within a character.
 void AppendJsonText(std::string* out, std::string_view text);
 void AppendJsonInteger(std::string* out, int64_t value);
-// A value that was read, strings as AppendJsonString writes them.
+// Appends a value of a parsed document, with strings as AppendJsonString writes them.
 void AppendJsonValue(std::string* out, const JsonValue& value);
-// At most three decimals.
+// Appends a number with at most three decimals.
 void AppendJsonDecimal(std::string* out, double value);
-// "2026-01-02T03:04:05.123456789Z", trailing zeros of the fraction cut, with quotes.
+// Appends a time with quotes, without trailing zeros of the fraction:
+// "2026-01-02T03:04:05.123456789Z".
 void AppendJsonTime(std::string* out, int64_t unix_seconds, int64_t nanoseconds);
 
 }  // namespace atl::execd

@@ -1,4 +1,4 @@
-// Members of request objects, with errors that name the member. null counts as absent, as in Go.
+// Members of request objects. Errors name the member. null counts as absent, as in Go.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,16 @@
 
 namespace atl::execd {
 
-// The largest JSON body taken.
+// Limit on the size of a JSON body.
 inline constexpr size_t kMaxJsonBody = 8 << 20;
 
-// A string without NUL; empty if absent.
+// Returns a string without NUL, or empty if it is absent.
 Result<std::string> TextMember(const JsonValue& object, std::string_view name);
-// An integer in [low, high]; `absent` if absent.
+// Returns an integer in [low, high], or `absent` if it is absent.
 Result<int64_t> IntegerMember(const JsonValue& object, std::string_view name, int64_t low,
                               int64_t high, int64_t absent);
-// Empty or whitespace only: as if it were {}. Anything but an object is an error.
+// Parses an object. With `may_be_empty`, an empty body or one of whitespace counts as {}. Anything
+// but an object is an error.
 Result<JsonDocument> ParseObject(std::string body, bool may_be_empty);
 
 }  // namespace atl::execd

@@ -1,4 +1,4 @@
-// Which handler answers which method and path, and the access token in front of all of them.
+// Maps methods and paths to handlers, and checks the access token before it calls a handler.
 #pragma once
 
 #include <functional>
@@ -11,17 +11,17 @@
 
 namespace atl::execd {
 
-// How a handler gets what it answers.
+// Parameter type of a handler.
 using ExchangePtr = const std::shared_ptr<Exchange>&;
 
 class Router {
  public:
   using Handler = std::function<void(ExchangePtr)>;
 
-  // `pattern` is a path whose parts may be "{}" (one part, not empty, becomes a parameter) and
-  // whose last may be "**" (the rest, undecoded by us). `method` "*" is any.
+  // Adds a route. `pattern` is a path. A part "{}" matches one non-empty part, which becomes a
+  // parameter. A last part "**" matches the rest, undecoded. `method` "*" matches every method.
   void Add(std::string_view method, std::string pattern, Handler handler);
-  // Empty: no check.
+  // Sets the access token. Empty: no check.
   void RequireToken(std::string token) { token_ = std::move(token); }
 
   void Handle(const std::shared_ptr<Exchange>& exchange) const;

@@ -1,9 +1,10 @@
-// What a session has changed of a directory: the upper of its overlay, walked beside the directory
-// of the sandbox's that lies below. It costs what has changed, not what there is.
+// Finds what a session has changed in a directory: walks the upper directory of the session's
+// overlay, and compares it with the lower directory, which belongs to the sandbox. The cost depends
+// on the number of changes, not on the size of the lower directory.
 //
-// Both are strangers', and may be changing meanwhile: names are looked up one by one from
-// descriptors, no link is followed, and no mount of the sandbox's beneath the directory is entered.
-// The session sees neither.
+// Both directories have hostile contents and may change during the walk. So names are looked up one
+// by one from descriptors, no link is followed, and mounts of the sandbox below the directory are
+// not entered. The session does not see such mounts either.
 #pragma once
 
 #include <sys/stat.h>
@@ -18,14 +19,15 @@
 
 namespace atl::execd {
 
-// One overlay of a session that keeps what is written.
+// One overlay of a session whose changes are kept.
 struct KeptOverlay {
   std::string path;
-  UniqueFd lower;  // the sandbox's directory, as it was found at `path`
-  UniqueFd upper;  // can be read alone
+  UniqueFd lower;  // the sandbox's directory, as opened at `path`
+  UniqueFd upper;  // readable without the overlay mount
 };
-// Outlives its session for whoever is at work on it. When `gone`, the upper is being deleted, and
-// what is no longer in it says nothing.
+// The kept overlays of a session. Shared with requests in progress, so it may outlive the session.
+// `gone` means that the upper directories are being deleted: a name that is missing there no longer
+// means anything.
 struct KeptOverlays {
   std::vector<KeptOverlay> list;
   bool gone = false;
@@ -35,26 +37,26 @@ struct KeptOverlays {
 struct SessionChange {
   enum class Kind : uint8_t { kAdded, kModified, kDeleted };
   Kind kind = Kind::kAdded;
-  std::string path;    // beneath the overlay's
-  std::string name;    // in both directories
+  std::string path;    // path below the overlay's directory
+  std::string name;    // name in `upper` and `lower`
   int upper = -1;      // borrowed until the next step
-  int lower = -1;      // likewise; -1: it has no such directory yet
-  struct stat now {};  // but for kDeleted
-  struct stat was {};  // but for kAdded
+  int lower = -1;      // borrowed likewise; -1: the directory does not exist there
+  struct stat now {};  // not set for kDeleted
+  struct stat was {};  // not set for kAdded
 };
 
 class SessionChanges {
  public:
-  // Of a longer path nobody could name the end.
+  // Limit on the length of a path, because no system call accepts a longer one.
   static constexpr size_t kMaxPath = 4095;
 
-  // `overlay` must outlive it.
+  // `overlay` is borrowed and must outlive the object.
   static Result<SessionChanges> Begin(const KeptOverlay& overlay);
 
   enum class Step : uint8_t { kChange, kNothing, kEnd };
-  // Looks at one name, as the identity that the thread has. Parents come before what is in them,
-  // and what is gone from a directory before what is new in it. What is deleted with a directory is
-  // not told of.
+  // Examines one name with the identity of the calling thread. Parents come before their contents,
+  // and deletions in a directory before additions. Reports a deleted directory without its
+  // contents.
   Result<Step> Next(SessionChange* change);
 
  private:
@@ -66,11 +68,13 @@ class SessionChanges {
   int root_;
   TreeWalk walk_;
   TreeWalk::Entry entry_;
-  UniqueFd lower_;          // of the walk's present directory, if there is one
-  std::string lower_path_;  // its path, and a slash unless it is the root
+  UniqueFd lower_;          // the lower directory of the walk's current one, if it exists
+  std::string lower_path_;  // its path, with a slash at the end unless it is the root
   bool lower_known_ = false;
-  int pure_depth_ = 0;  // from there on nothing of the lower is seen; 0: nowhere
-  // A directory that hides the lower one of its name, and names there that may not be in it.
+  int pure_depth_ =
+      0;  // nothing of the lower directory is visible from this depth on; 0: no such depth
+  // An opaque upper directory, the lower directory that it hides, and the hidden names that remain
+  // to be compared.
   UniqueFd hiding_, hidden_;
   std::string hidden_path_;
   std::vector<std::string> hidden_names_;

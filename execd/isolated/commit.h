@@ -1,5 +1,4 @@
-// POST /v1/isolated/session/{id}/commit: what a session has changed of its overlays becomes the
-// sandbox's.
+// POST /v1/isolated/session/{id}/commit: applies a session's changes to the sandbox's directories.
 #pragma once
 
 #include <memory>
@@ -10,11 +9,12 @@
 
 namespace atl::execd {
 
-// Name by name, as `actor`, whom the session runs as: so the sandbox's directories are written to
-// as a program of that user's would, and what it may not read or write ends the commit, with the
-// reason and the path. Each file is there as it was before or as the session has it, whatever
-// happens. What has been done stays done; a commit that is asked for again does the rest. It goes
-// on without its client, and ends with its session.
+// Applies the changes one name at a time, with the identity of `actor`, which is that of the
+// session. So it writes to the sandbox's directories as a program of that user would. If that user
+// may not read or write a file, the commit stops with the reason and the path. At any time each
+// file has either its old or its new content. Changes that were applied stay applied; a repeated
+// commit applies the rest. The commit continues if its client disconnects, and stops if its session
+// ends.
 void CommitSession(EventLoop* loop, const std::shared_ptr<Exchange>& exchange,
                    std::shared_ptr<KeptOverlays> overlays, Actor actor);
 

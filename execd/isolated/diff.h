@@ -1,4 +1,4 @@
-// GET /v1/isolated/session/{id}/diff?format=list|tar: what a session has changed of its overlays.
+// GET /v1/isolated/session/{id}/diff?format=list|tar: lists a session's changes of its overlays.
 #pragma once
 
 #include <memory>
@@ -9,9 +9,10 @@
 
 namespace atl::execd {
 
-// The forms are those of a sandbox's own diff: {"items": [{path, kind, type, size}], "truncated"},
-// and a tar of what is there now, with names from "/", in which an empty file ".wh.NAME" stands for
-// what is deleted. `actor` is whom the session runs as, and reads no more than it may.
+// Answers in the forms of a sandbox's diff. `list` is {"items": [{path, kind, type, size}],
+// "truncated"}. `tar` contains the added and modified files, with names relative to "/", and an
+// empty file ".wh.NAME" for each deleted name. Reads with the identity of `actor`, which is that of
+// the session.
 void RespondSessionDiff(EventLoop* loop, const std::shared_ptr<Exchange>& exchange,
                         std::shared_ptr<const KeptOverlays> overlays, const Actor& actor);
 

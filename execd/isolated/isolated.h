@@ -1,7 +1,8 @@
-// Isolated sessions: /v1/isolated/…, in the sandbox's execd. It knows who there is, has them made
-// and ended (line.h), and passes on what concerns one to the execd inside it (shell.h).
+// Isolated sessions: /v1/isolated/…, in the sandbox's execd. Keeps the list of sessions, asks the
+// daemon to create and end them (line.h), and forwards requests for a session to the execd inside
+// it (shell.h).
 //
-// Thread rule: the loop's.
+// Thread rule: the event loop's thread.
 #pragma once
 
 #include <functional>
@@ -26,7 +27,7 @@ class Isolated {
   Isolated(const Isolated&) = delete;
   Isolated& operator=(const Isolated&) = delete;
 
-  // `available`: there is a spawner behind the daemon.
+  // `available`: the daemon has a spawner that can create sessions.
   void AddRoutes(Router* router, bool available);
 
  private:
@@ -35,17 +36,18 @@ class Isolated {
     uint32_t number = 0;
     IsolatedRequest request;
     int64_t created_us = 0, last_run_ms = 0, idle_since_us = 0;
-    int64_t died_us = 0;  // monotonic; 0: it lives
+    int64_t died_us = 0;  // monotonic; 0: the session is alive
     uint32_t running = 0;
     UniqueFd control, connections;
     EventLoop::Id watch = 0;
     wire::Frames frames{wire::kMaxReportFrame};
-    std::shared_ptr<KeptOverlays> kept;   // their uppers come when it is made; null: there are none
-    std::vector<UniqueFd> descriptors;    // that came with what is in frames
-    std::string unsent;                   // of its start message
-    bool made = false;                    // the spawner has said what came of it
-    bool started = false;                 // and its execd that it serves
-    std::function<void(Status)> created;  // until it is known
+    std::shared_ptr<KeptOverlays>
+        kept;  // upper directories arrive on creation; null: no overlay is kept
+    std::vector<UniqueFd> descriptors;    // received with the bytes in frames
+    std::string unsent;                   // rest of its start message
+    bool made = false;                    // the spawner has reported the result
+    bool started = false;                 // its execd has reported that it serves
+    std::function<void(Status)> created;  // null once the result is known
   };
   using SessionPtr = std::shared_ptr<Session>;
 
@@ -60,9 +62,9 @@ class Isolated {
   void Commit(const std::shared_ptr<Exchange>& exchange);
   void TakeLine(const std::shared_ptr<Exchange>& exchange);
 
-  // Null after 404.
+  // Returns the session that the request names, or answers 404 and returns null.
   SessionPtr Find(const std::shared_ptr<Exchange>& exchange) const;
-  // Also opens what the session's overlays lie on.
+  // Returns the spec for the spawner. Also opens the lower directories of the session's overlays.
   Result<wire::SessionSpec> SpecOf(Session* session);
   Identity IdentityOf(const Session& session) const;
   Result<std::string> Resolve(const std::string& path) const;
@@ -72,7 +74,7 @@ class Isolated {
   Status TakeUppers(const SessionPtr& session, std::string_view frame);
   void Created(const SessionPtr& session, const Status& status);
   void Died(const SessionPtr& session);
-  // Nothing of it is found any more; `done` when nothing of it is left.
+  // Ends the session. Requests no longer find it. Calls `done` when nothing of it is left.
   void End(const SessionPtr& session, std::function<void(Status)> done);
   void AskEnd(uint32_t number, std::function<void(Status)> done);
   int64_t IdleLeft(const Session& session) const;
@@ -84,8 +86,8 @@ class Isolated {
   SessionLine line_;
   bool available_ = false;
   std::map<std::string, SessionPtr> sessions_;
-  std::map<uint32_t, SessionPtr> coming_;  // by number, until they are there
-  uint32_t taken_ = 0;                     // numbers, as bits
+  std::map<uint32_t, SessionPtr> coming_;  // by number, sessions that are being created
+  uint32_t taken_ = 0;                     // bit set of numbers in use
   EventLoop::Id look_ = 0;
 };
 

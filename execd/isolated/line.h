@@ -1,7 +1,7 @@
-// The line to the daemon by which sessions are made and ended (runtime/wire/session.h). The daemon
-// opens it, when a client's request comes that may need it, and again after it was restarted.
+// The connection to the daemon that creates and ends isolated sessions (runtime/wire/session.h).
+// The daemon opens it when a client's request may need it, and again after a restart of the daemon.
 //
-// Thread rule: the loop's.
+// Thread rule: the event loop's thread.
 #pragma once
 
 #include <deque>
@@ -25,10 +25,10 @@ class SessionLine {
   SessionLine(const SessionLine&) = delete;
   SessionLine& operator=(const SessionLine&) = delete;
 
-  // In place of an earlier one. `first` is sent before all else.
+  // Replaces an earlier connection. `first` is sent before everything else.
   void Connect(UniqueFd socket, const std::string& first);
-  // One after the other. kUnavailable: no daemon has come for it in a few seconds, or it has gone
-  // before it has answered.
+  // Queues a request; one request is in flight at a time. kUnavailable: no daemon has connected
+  // within a few seconds, or the connection was lost before the answer.
   void Ask(wire::SessionRequest request, Done done);
 
  private:
@@ -46,7 +46,7 @@ class SessionLine {
   UniqueFd socket_;
   EventLoop::Id watch_ = 0;
   wire::Frames frames_{wire::kMaxSessionReply};
-  std::deque<Asked> waiting_;  // the first is under way if `sent_`
+  std::deque<Asked> waiting_;  // the first is in flight if `sent_`
   bool sent_ = false;
   uint64_t numbers_ = 0;
 };

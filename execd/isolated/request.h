@@ -1,4 +1,4 @@
-// What a client asks of an isolated session, checked as far as its text goes. Hostile.
+// Parses and checks a client's requests for an isolated session. The input is hostile.
 #pragma once
 
 #include <cstdint>
@@ -27,36 +27,36 @@ struct IsolatedBind {
   bool readonly = false;
 };
 
-// Defaults are filled in: what a client is told as a session's parameters.
+// The parameters of a session, with defaults filled in. Clients get them in this form.
 struct IsolatedRequest {
   bool strict = true;
-  std::vector<IsolatedOverlay> overlays;  // at least one; the first is the workspace
+  std::vector<IsolatedOverlay> overlays;  // never empty; the first is the workspace
   std::vector<std::string> extra_writable;
   std::vector<IsolatedBind> binds;
   bool share_net = true;
-  bool allow_env = false;  // nothing but env_keys; else all but them
+  bool allow_env = false;  // true: only env_keys are passed; false: all others
   std::vector<std::string> env_keys;
   std::optional<uint32_t> uid, gid;
   bool userns = false;
   int64_t idle_seconds = 0;  // 0: never
   wire::SessionTerms limits;
 
-  // Whether files that are written to the workspace outlive the run.
+  // Returns true if files written to the workspace are kept after the run.
   bool HasDurableWorkspace() const;
 };
 
-// kInvalidArgument; kNotFound: no such profile.
+// kInvalidArgument: malformed. kNotFound: the profile does not exist.
 Result<IsolatedRequest> ParseIsolatedRequest(std::string body);
-// ,"profile":… : members of an object.
+// Appends members of a JSON object, beginning with a comma: ,"profile":….
 void AppendIsolatedParameters(std::string* out, const IsolatedRequest& request);
 
-// What a session is given of the environment ("NAME=value") of the sandbox's commands.
+// Returns the part of the environment of the sandbox's commands ("NAME=value") that a session gets.
 std::vector<std::string> IsolatedEnvironment(const IsolatedRequest& request,
                                              const std::vector<std::string>& entries);
 
 struct IsolatedRun {
   std::string code;
-  std::vector<std::pair<std::string, std::string>> envs;  // names as a shell takes them
+  std::vector<std::pair<std::string, std::string>> envs;  // names that are valid in a shell
   int64_t timeout_seconds = 0;                            // 0: none
   bool background = false;
 };

@@ -1,8 +1,8 @@
-// The inside of an isolated session: runs, served by the execd that is the session's process 1 and
-// sees what the session sees. Unlike a Bash session (run/session.h), each run is a new shell that
-// is given the state of the one before it, so that an interrupted one leaves nothing half-way.
+// Runs of an isolated session, served by the execd that is the session's process 1 and sees the
+// session's files. Unlike a Bash session (run/session.h), each run is a new shell that gets the
+// state of the previous run. So an interrupted run leaves no half-changed state.
 //
-// Thread rule: the loop's.
+// Thread rule: the event loop's thread.
 #pragma once
 
 #include <deque>
@@ -22,13 +22,13 @@ namespace atl::execd {
 
 class IsolatedShell {
  public:
-  // In the background; of those that have ended the oldest are forgotten.
+  // Limit on background runs. The oldest finished runs are forgotten.
   static constexpr size_t kMaxRuns = 64;
   static constexpr size_t kMaxWaiting = 64;
 
   using Note = std::function<void(const wire::SessionNote&)>;
-  // `durable`: what is written to the working directory stays, so that runs in the background have
-  // where to put their output.
+  // `durable`: files written to the working directory are kept, so that background runs have a
+  // place for their output.
   IsolatedShell(Core* core, bool durable, Note note)
       : core_(*core), durable_(durable), cwd_(core->cwd), note_(std::move(note)) {}
   IsolatedShell(const IsolatedShell&) = delete;
@@ -45,7 +45,7 @@ class IsolatedShell {
     std::unique_ptr<Spool> log;
     UniqueFd code;
     std::unique_ptr<Job> job;
-    int64_t started_us = 0, finished_us = 0;  // of the Unix epoch
+    int64_t started_us = 0, finished_us = 0;  // Unix time
     int exit_code = 0;
     bool running = true;
   };
@@ -60,14 +60,14 @@ class IsolatedShell {
   const bool durable_;
   std::string cwd_;
   std::string state_;                             // shell text; empty before the first run
-  bool ended_ = false;                            // a run has left the shell
-  std::deque<std::shared_ptr<Execution>> queue_;  // the first one runs
+  bool ended_ = false;                            // a run has exited the shell
+  std::deque<std::shared_ptr<Execution>> queue_;  // the first is running
   std::deque<std::unique_ptr<Background>> background_;
   int64_t last_run_ms_ = 0;
   Note note_;
 };
 
-// The stream of a run that cannot be.
+// Answers with the event stream of a run that cannot be started.
 void RespondIsolatedError(const std::shared_ptr<Exchange>& exchange, std::string_view name,
                           std::string_view value, std::string_view text);
 

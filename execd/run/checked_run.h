@@ -1,7 +1,7 @@
-// A program that execd runs for itself and whose success it waits for: without input, and of its
-// output the last KiB is kept, which says why it failed.
+// A program that execd runs for itself, and whose success it waits for. It gets no input. execd
+// keeps the last KiB of its output to explain a failure.
 //
-// Thread rule: the loop's.
+// Thread rule: the event loop's thread.
 #pragma once
 
 #include <functional>
@@ -19,19 +19,20 @@ class CheckedRun {
  public:
   using Done = std::function<void(const Status&)>;
 
-  // `core` outlives it.
+  // `core` is borrowed and must outlive the object.
   explicit CheckedRun(Core* core) : core_(*core) {}
   CheckedRun(const CheckedRun&) = delete;
   CheckedRun& operator=(const CheckedRun&) = delete;
   ~CheckedRun() { End(); }
 
-  // `spec`'s stdio is filled in here. `done` is called once, from the loop, when the program has
-  // ended, and may start the next; never if this fails, or after End. kDeadlineExceeded: it was
-  // killed after `timeout_us` (0: it may take for ever). kInternal: it failed.
+  // Starts a program; the stdio of `spec` is filled in here. Calls `done` once, from the loop, when
+  // the program has ended. `done` may start the next program. `done` is not called if Start fails,
+  // nor after End. kDeadlineExceeded: the program was killed after `timeout_us` (0: no limit).
+  // kInternal: the program failed.
   Status Start(SpawnSpec spec, int64_t timeout_us, Done done);
-  // Of the one that runs, what it leaves behind is killed, too.
+  // Also kills what the running program leaves behind when it ends.
   void EndWhole() { job_->EndWhole(); }
-  // One that runs is killed.
+  // Kills the running program, if there is one.
   void End();
 
  private:
@@ -40,8 +41,8 @@ class CheckedRun {
   Core& core_;
   std::unique_ptr<Job> job_;
   std::unique_ptr<OutputPipe> pipe_;
-  std::string output_;  // its end
-  // What is posted may come when this is gone, or has been ended.
+  std::string output_;  // the end of the output
+  // Guards posted callbacks, which may run after End or after the destructor.
   std::shared_ptr<const bool> alive_;
 };
 

@@ -1,6 +1,5 @@
-// POST /command and what belongs to it: commands in the foreground, whose output is streamed as it
-// arrives, and in the background, whose output goes to a file of their own; status, logs,
-// interrupt.
+// POST /command and related routes: status, logs, interrupt. The output of a foreground command is
+// streamed as it arrives. A background command writes to a file of its own.
 #pragma once
 
 #include <cstdint>
@@ -30,9 +29,9 @@ class Commands {
 
   // POST /command
   void Run(const std::shared_ptr<Exchange>& exchange);
-  // A request that came by another route (POST /code without a language).
+  // Runs a request that came by another route (POST /code without a language).
   void RunRequest(const std::shared_ptr<Exchange>& exchange, const CommandRequest& request);
-  // DELETE /command?id=… for an id that is no session's. Answers when the command has ended.
+  // Handles DELETE /command?id=… for an id that no session has. Answers when the command has ended.
   void Interrupt(const std::shared_ptr<Exchange>& exchange, const std::string& id);
   // GET /command/status/{id}
   void Status(const std::shared_ptr<Exchange>& exchange);
@@ -40,7 +39,7 @@ class Commands {
   void Logs(const std::shared_ptr<Exchange>& exchange);
 
  private:
-  // What is kept of a command, running or finished.
+  // Record of a command that is running or finished.
   struct Record {
     std::string id;
     std::string content;
@@ -52,7 +51,7 @@ class Commands {
     std::unique_ptr<Job> job;
     std::unique_ptr<Spool> spool;                    // background only
     UniqueFd notebook;                               // see AnswerNotebookProbe
-    std::vector<std::shared_ptr<Exchange>> waiting;  // interrupts to answer at the end
+    std::vector<std::shared_ptr<Exchange>> waiting;  // interrupt requests, answered at the end
   };
   class Foreground;
 
@@ -67,11 +66,11 @@ class Commands {
   std::shared_ptr<Record> Find(const std::string& id) const;
   void Forget();
 
-  // Finished commands are remembered up to these bounds, oldest forgotten first.
+  // Limits on finished commands; the oldest is forgotten first.
   static constexpr size_t kMaxFinished = 1000;
   static constexpr size_t kMaxContent = 1 << 20;
-  // What the kernel takes as one argument (MAX_ARG_STRLEN, less its terminating zero). A longer
-  // command reaches its shell by a descriptor, and its record keeps the beginning.
+  // Largest argument that the kernel accepts (MAX_ARG_STRLEN without its NUL). A longer command is
+  // passed to its shell by a descriptor, and its record keeps the beginning.
   static constexpr size_t kMaxArgument = (128 << 10) - 1;
 
   Core& core_;

@@ -1,4 +1,4 @@
-// The body of POST /command, and what POST /pty has in common with it.
+// The body of POST /command, and the members that POST /pty shares.
 #pragma once
 
 #include <cstdint>
@@ -14,24 +14,24 @@
 
 namespace atl::execd {
 
-// The members "uid" and "gid" of a request's body; absent: the image's user is meant.
-// kInvalidArgument: not in range, or a gid alone.
+// Parses "uid" and "gid". Absent means the image's user. kInvalidArgument: out of range, or a gid
+// without a uid.
 Result<std::optional<RequestIds>> IdsMember(const JsonValue& root);
 
-// The members "argv", a list that begins with a program, and "envs", an object. Absent: empty.
+// Parse "argv", a list that begins with a program, and "envs", an object. Absent: empty.
 Result<std::vector<std::string>> ArgvMember(const JsonValue& root);
 Result<Variables> EnvsMember(const JsonValue& root);
 
 struct CommandRequest {
-  std::string command;            // for the shell; empty if there is an argv
-  std::vector<std::string> argv;  // a program and its arguments, taken as they are
+  std::string command;            // run by the shell; empty if argv is set
+  std::vector<std::string> argv;  // a program and its arguments, run without a shell
   std::string cwd;
   bool background = false;
   int64_t timeout_ms = 0;  // 0: none
   std::optional<RequestIds> ids;
   Variables envs;
 };
-// kInvalidArgument says which member is wrong. Fuzzed.
+// Parses the body. kInvalidArgument names the member that is wrong. Fuzzed.
 Result<CommandRequest> ParseCommandRequest(std::string body);
 
 }  // namespace atl::execd

@@ -1,13 +1,13 @@
-// The sandbox's own program: started from the start message, with the environment switches of the
-// upstream bootstrap script. Its output goes to the daemon; the last of it is kept here for a
-// daemon that was restarted, and for whoever asks inside the exec API.
+// The entrypoint: the sandbox's main program. The start message names it, and the variables of
+// upstream's bootstrap script change it. Its output goes to the daemon. execd keeps the last output
+// for a daemon that was restarted, and for requests to the exec API.
 //
-// The standard streams are /proc/1/fd/1 and 2 of a sandbox (the spawner has put FIFOs there), so
-// that programs reach the log as in other containers, where process 1 is the program itself. What
-// execd holds is in none of those files.
+// The program's standard streams are the sandbox's /proc/1/fd/1 and 2, where the spawner has placed
+// FIFOs. So programs that write there reach the log, as in other containers, in which process 1 is
+// the program itself. No output that execd holds can be read from these files.
 //
-// While the daemon takes output, though slowly, the program waits for it as for any full pipe. It
-// never waits for a daemon that is away or stuck: then the oldest output is overwritten.
+// While the daemon reads output, even slowly, the program waits for it as for any full pipe. It
+// never waits for a daemon that is absent or stuck: execd then overwrites the oldest output.
 #pragma once
 
 #include <functional>
@@ -27,45 +27,45 @@ namespace atl::execd {
 
 class Entrypoint {
  public:
-  // What can be had before it is known which program: its standard streams.
+  // Opens the standard streams, which do not depend on the program.
   static Result<std::unique_ptr<Entrypoint>> Open(EventLoop* loop);
-  // Starts the program, if there is one, in a sandbox that is filled. `on_exit` gets what execd
-  // should exit with. Once.
+  // Starts the program, if there is one, once the sandbox is set up. `on_exit` gets the exit code
+  // for execd. Call once.
   Status Start(Core* core, std::vector<std::string> argv, std::function<void(int code)> on_exit);
   bool started() const { return job_ != nullptr; }
   bool ended() const { return exit_code_.has_value(); }
-  // There will be no program: `on_exit` gets `code` when what was printed so far is on its way, as
-  // after its end. In place of Start.
+  // Replaces Start if there will be no program. Calls `on_exit` with `code` once all output so far
+  // has been sent, as after the end of a program.
   void GiveUp(int code, std::function<void(int code)> on_exit);
-  // The program's own streams, for another one.
+  // Gives another program the streams of the entrypoint.
   void GiveStdio(SpawnSpec* spec) const;
-  // A line of ours among its errors.
+  // Adds a line of execd to the program's stderr.
   void Say(std::string_view line);
-  // For the daemon, beside the output.
+  // Adds a note for the daemon, apart from the output.
   void Note(std::string_view text);
-  // To the program itself, as an init does.
+  // Sends a signal to the program itself, as an init does.
   void Forward(int signal);
-  // Sends the output from `offset` on to a daemon, after `first`. Whoever came before is let go.
+  // Sends `first` and then the output from `offset` on to a daemon. Disconnects an earlier daemon.
   void Feed(UniqueFd daemon, uint64_t offset, std::string first = {});
   bool fed() const { return feed_->connected(); }
   const TimedOutput& output() const { return output_; }
 
  private:
-  // One of the two streams.
+  // State of stdout or stderr.
   struct Source {
     OutputStream stream;
     std::unique_ptr<OutputPipe> pipe;
-    uint64_t read = 0;    // bytes so far
-    uint64_t wanted = 0;  // once the program has ended: what it had written by then
+    uint64_t read = 0;    // bytes read so far
+    uint64_t wanted = 0;  // bytes that the program had written when it ended
   };
   void Keep(Source* source, std::string_view bytes);
-  // Not through the pipe, which may be full.
+  // Appends to the output directly, because the pipe may be full.
   void Insert(OutputStream stream, std::string_view text);
-  // Holds the program back, or lets it go on.
+  // Pauses or resumes reading from the program.
   void Balance();
   void LosePatience();
   void HoldBack(bool held);
-  // The program has ended: what it has written goes out before execd does, in bounded time.
+  // Handles the program's end: sends what it has written before execd exits, within a time limit.
   void Ended(int code);
   void Settle();
   void SetEndTimer();
@@ -75,24 +75,25 @@ class Entrypoint {
   std::optional<OutputFeed> feed_;
   Source out_{OutputStream::kStdout, {}}, err_{OutputStream::kStderr, {}};
   bool held_ = false;
-  bool patient_ = true;  // the daemon has taken something since it was last given up
+  bool patient_ = true;  // the daemon has read something since it was last considered stuck
   EventLoop::Id patience_ = 0;
   std::function<void(int)> on_exit_;
-  std::optional<int> exit_code_;  // set: the program has ended
-  bool end_connected_ = false;    // what end_timer_ was set for
+  std::optional<int> exit_code_;  // set once the program has ended
+  bool end_connected_ = false;    // whether a daemon was connected when end_timer_ was set
   EventLoop::Id end_timer_ = 0;
-  // The program's ends. Kept: others are given them later, or open them by name.
+  // The program's ends of the streams. Kept open, because other programs get them later or open
+  // them by name.
   UniqueFd null_, out_write_, err_write_;
   std::unique_ptr<Job> job_;
 };
 
-// What the message says of user, working directory and environment.
+// Applies the message's user, working directory and environment.
 Status FillSandbox(Core* core, const wire::StartMessage& message);
 
-// The program and arguments that the switches make of `argv`:
-//   BOOTSTRAP_CMD, or an argv of "-c" and words: run by BOOTSTRAP_SHELL (default bash, else sh);
-//   no argv at all: no program, the sandbox runs until it is ended;
-//   EXECD_BOOTSTRAP_PRE_SCRIPT: sourced by the shell, which then becomes the program.
+// Returns the command line that these variables make of `argv`:
+//   BOOTSTRAP_CMD, or an argv of "-c" and words: run by BOOTSTRAP_SHELL (default bash, else sh).
+//   EXECD_BOOTSTRAP_PRE_SCRIPT: the shell sources it and then executes the program.
+// An empty argv means no program; the sandbox then runs until it is deleted.
 std::vector<std::string> BootstrapArgv(const Core& core, std::vector<std::string> argv);
 
 }  // namespace atl::execd

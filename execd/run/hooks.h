@@ -1,10 +1,11 @@
-// Programs that run beside the entrypoint: one before it, others on a schedule. They run as it does
-// (user, environment, working directory), and what they print is among its output, where failures
-// are told, too.
+// Programs that run beside the entrypoint: one before it, and others on a schedule. Hooks run with
+// the user, environment and working directory of the entrypoint. Their output and their failures
+// appear in the entrypoint's output.
 //
-// Each has a leaf of its own: at its time limit everything that it has started is killed. One that
-// still runs when its time comes again is left to it, so none runs twice at once. Thread rule: the
-// loop's.
+// Each hook has a leaf of its own. At its time limit, everything that it has started is killed. A
+// hook that is still running at its next time is not started again, so no hook runs twice at once.
+//
+// Thread rule: the event loop's thread.
 #pragma once
 
 #include <functional>
@@ -21,14 +22,15 @@ namespace atl::execd {
 
 class Hooks {
  public:
-  // Both outlive it.
+  // Both are borrowed and must outlive the object.
   Hooks(Core* core, Entrypoint* entrypoint) : core_(*core), entrypoint_(*entrypoint) {}
   Hooks(const Hooks&) = delete;
   Hooks& operator=(const Hooks&) = delete;
 
-  // Runs it to its end; `done`, once, gets why it was no success.
+  // Runs a hook to its end. Calls `done` once, with OK or with the reason of its failure.
   void RunFirst(wire::Hook hook, std::function<void(Status)> done);
-  // From now on, until the entrypoint has ended. One of which the schedule is none is told of.
+  // Runs hooks on their schedules from now on, until the entrypoint has ended. A hook with an
+  // invalid schedule is reported and not run.
   void Schedule(std::vector<wire::Hook> hooks);
 
  private:

@@ -1,7 +1,7 @@
-// A job is one program that execd runs for somebody (a command, a run in a session, a terminal, the
-// entrypoint) in a leaf of its own, with what all of them need: a time limit, an interrupt that
-// ends in a kill, and an exit that says why. When a job is killed nothing of it stays; when it ends
-// by itself, processes that it left in the background go on, as in a shell.
+// A job is one program that execd runs in a leaf of its own: a command, a run in a session, a
+// terminal, the entrypoint. A job has a time limit, an interrupt that ends in a kill, and an exit
+// result with a reason. Killing a job kills all its processes. If the program exits by itself, its
+// background processes go on, as in a shell.
 #pragma once
 
 #include <sys/types.h>
@@ -18,66 +18,68 @@
 namespace atl::execd {
 
 struct JobExit {
-  int code = 0;    // exit status; -1 if a signal ended it
-  int signal = 0;  // 0 if it exited
+  int code = 0;    // exit status; -1 if a signal ended the program
+  int signal = 0;  // 0 if the program exited
   bool timed_out = false;
   bool out_of_memory = false;
-  // A process was killed for memory meanwhile, and the program has gone on. On a hybrid host it may
-  // have been another command's.
+  // The OOM killer has killed a process during the job, and the program has continued. On a hybrid
+  // host the process may belong to another command.
   bool lost_to_memory = false;
-  // The limit of processes kept somebody in the sandbox from starting one meanwhile.
+  // A fork in the sandbox has failed at the limit on processes during the job.
   bool fork_refused = false;
-  // "exit status 3", "signal: killed (out of memory …)": one line.
+  // Returns one line: "exit status 3", "signal: killed (out of memory …)".
   std::string Describe() const;
-  // What there is to tell of a program that has exited with 0 all the same; else empty.
+  // Returns a warning about limits for a program that has exited with 0; else empty.
   std::string_view Warning() const;
 };
 
 class Job {
  public:
   using OnExit = std::function<void(const JobExit&)>;
-  // `spec`'s leaf and tasks are filled in here. `on_exit` is called once, from the loop, after the
-  // program itself has been reaped; never if this fails.
+  // Starts a program; the leaf and tasks of `spec` are filled in here. Calls `on_exit` once, from
+  // the loop, after the program itself has been reaped. `on_exit` is not called if Start fails.
   static Result<std::unique_ptr<Job>> Start(Core* core, SpawnSpec spec, int64_t timeout_us,
                                             OnExit on_exit);
-  // For a process that somebody else has started: an orphan (Sandbox::IsOrphan) that leads a
-  // process group and waits to be told. It is moved into a leaf, which takes milliseconds.
+  // Makes a job of a process that another process has started. It must be an orphan
+  // (Core::IsOrphan) and a process group leader, and wait for a message before it continues. Moves
+  // it into a leaf, which blocks for milliseconds.
   static Result<std::unique_ptr<Job>> Adopt(Core* core, pid_t pid, OnExit on_exit);
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
-  // A running job is killed.
+  // Kills a running job.
   ~Job();
 
   bool running() const { return running_; }
   pid_t pid() const { return pid_; }
-  // SIGTERM to the process group; what is left of the job after 3 s is killed.
+  // Sends SIGTERM to the process group, and kills what is left of the job after 3 s.
   void Interrupt();
-  // To the process group.
+  // Sends a signal to the process group.
   void Signal(int signal);
-  // The whole leaf, at once.
+  // Kills every process in the leaf.
   void Kill();
-  // What the program leaves behind when it ends by itself is killed, too.
+  // Also kills what the program leaves behind when it exits by itself.
   void EndWhole() { killed_ = true; }
-  // For a program that works for one client after the other. BeginPart: what the kernel has counted
-  // until now is not of the piece of work that begins. EndPart: it has ended with `code`; returns
-  // what there is to tell of it, limits included.
+  // Delimit pieces of work of a program that serves clients in sequence. BeginPart resets the
+  // counters of limit events. EndPart returns the exit of the piece of work, with `code` and the
+  // limit events since BeginPart.
   void BeginPart();
   JobExit EndPart(int code);
-  // Moves the program, which takes milliseconds, into a new leaf, and returns the old one with what
-  // else is in it. Null: nothing else is there, or there are no leaves.
+  // Moves the program into a new leaf, which blocks for milliseconds, and returns the old leaf with
+  // the other processes in it. Returns null if there are no other processes or no leaves.
   std::unique_ptr<Leaf> LeaveOthers();
-  // Gets the leaf of a program that has ended, in place of the pool.
+  // Sets the receiver of the leaf of a program that has ended. Without it the leaf returns to the
+  // pool.
   void OnLeaf(std::function<void(std::unique_ptr<Leaf>)> take) { take_leaf_ = std::move(take); }
-  // While this holds it is nobody's yet and yields to all others: that memory took it is no news of
-  // the sandbox (Core::note).
+  // Marks the job as a spare that no client uses and that yields to all others. An OOM kill of such
+  // a job is not reported as an event of the sandbox (Core::note).
   void Yields(bool yields) { yields_ = yields; }
 
  private:
-  // With a leaf.
+  // Takes a leaf from the pool.
   Job(Core* core, OnExit on_exit);
   void Runs(pid_t pid);
   void CountFromHere();
-  // There is no process.
+  // Cleans up a job whose process was not started.
   tl::unexpected<Error> GiveUp(Error why);
   void Ended(int wait_status);
   void TellOfLimits(JobExit* exit);

@@ -1,13 +1,13 @@
-// Tells the daemon of processes that were killed for memory while what started them goes on
-// (children of the entrypoint, or of a command that takes its time), and of processes that the
-// limit of their number kept from starting. A command that ends with either says more itself, and
-// sooner (job.h); on hybrid hosts, whose pids.events do not poll, it is the only one to say so.
+// Reports to the daemon OOM kills of processes whose parent continues (children of the entrypoint,
+// or of a long command), and forks that failed at the limit on processes. A command that ends with
+// such an event reports more itself, and earlier (job.h). On hybrid hosts, whose pids.events does
+// not support poll, only the end of a command reports failed forks.
 //
-// The kernel tells that something has happened (v2: a file that polls; hybrid: an eventfd that the
-// spawner has bound to the group), and not to whom. So it is counted: whoever has told of it by
-// then has it in Core::noted.
+// The kernel signals that an event has happened, but not to which process (v2: a file that supports
+// poll; hybrid: an eventfd that the spawner has registered for the group). So LimitWatch compares
+// counts: Core::noted holds the count that other parts have already reported.
 //
-// Thread rule: the loop's.
+// Thread rule: the event loop's thread.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ namespace atl::execd {
 
 class LimitWatch {
  public:
-  // Without a controller, or the kernel's word, it never hears of its events.
+  // Reports no events of a kind whose controller or notification does not exist.
   explicit LimitWatch(Core* core);
   LimitWatch(const LimitWatch&) = delete;
   LimitWatch& operator=(const LimitWatch&) = delete;

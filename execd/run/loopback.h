@@ -1,4 +1,4 @@
-// TCP on the sandbox's own 127.0.0.1.
+// TCP on the sandbox's 127.0.0.1.
 #pragma once
 
 #include <netinet/in.h>
@@ -10,13 +10,13 @@
 
 namespace atl::execd {
 
-// 127.0.0.1 with that port.
+// Returns 127.0.0.1 with that port.
 sockaddr_in LoopbackAddress(uint16_t port);
 
-// Close-on-exec, and does not block.
+// Opens a close-on-exec, non-blocking TCP socket.
 Result<UniqueFd> OpenTcpSocket();
 
-// Binds it to a port that the kernel chooses, and returns that.
+// Binds the socket to a port that the kernel chooses, and returns the port.
 Result<uint16_t> BindLoopback(int socket);
 
 }  // namespace atl::execd

@@ -1,5 +1,5 @@
-// GET /metrics and /metrics/watch, of the sandbox and not of its host: from its cgroup, its root
-// file system and its network namespace.
+// GET /metrics and /metrics/watch: metrics of the sandbox, not of its host. Sources are its cgroup,
+// its root file system and its network namespace.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 namespace atl::execd {
 
-// How many processors' worth of time the sandbox may use, as of now; 0: no limit.
+// Returns how many CPUs' worth of time the sandbox may use at present; 0: no limit.
 double CpuLimit(const Core& core);
 
-// Bytes that commands may still use before the kernel has to take something back; INT64_MAX: no
-// limit.
+// Returns how many bytes commands may still use before the kernel must reclaim memory; INT64_MAX:
+// no limit.
 int64_t MemoryRoom(const Core& core);
 
-// Processor time that it has used so far, in microseconds; 0 where nothing counts it.
+// Returns the CPU time that the sandbox has used so far, in microseconds; 0 if nothing counts it.
 int64_t CpuUsed(const Core& core);
 
 class Metrics {

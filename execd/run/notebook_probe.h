@@ -1,7 +1,7 @@
-// Before its first use, the code interpreter of released SDKs waits until a command says that a
-// notebook server listens on loopback. execd needs none: what /code can do here it can do at once,
-// and what it cannot is refused by name. So there is nothing to wait for, and the command is told a
-// port that is open. Half a minute of waiting would end in an error that names no cause.
+// Answers the notebook probe of released SDKs. Before its first use, their code interpreter repeats
+// a command until that command finds a notebook server on loopback. execd needs no such server:
+// /code works at once, or refuses with a named error. So execd gives the command a port that is
+// open. Otherwise the SDK would wait half a minute and then fail without naming a cause.
 #pragma once
 
 #include <string_view>
@@ -12,10 +12,10 @@
 
 namespace atl::execd {
 
-// If `command` is that question, sets JUPYTER_PORT in its environment to a loopback port that is
-// open as long as the descriptor which is returned; else returns none. Also none if the image has a
-// notebook server: one that listens, or one whose port JUPYTER_PORT already tells. That one answers
-// for itself, and its port is never taken from it.
+// If `command` is the probe, sets JUPYTER_PORT in its environment to a loopback port that stays
+// open as long as the returned descriptor. Returns an invalid descriptor for other commands, and if
+// the image has a notebook server: one that listens, or one whose port JUPYTER_PORT already names.
+// That server answers the probe itself, and execd never takes its port.
 Result<UniqueFd> AnswerNotebookProbe(std::string_view command, Environment* env);
 
 }  // namespace atl::execd

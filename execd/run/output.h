@@ -12,34 +12,34 @@
 
 namespace atl::execd {
 
-// Reads a pipe as data arrives. Abandoned, it goes on reading into nothing until the last writer is
-// gone: processes that a finished command left behind must not die of SIGPIPE.
+// Reads a pipe as data arrives. An abandoned pipe reads and discards until the last writer has
+// closed it, because SIGPIPE must not kill processes that a finished command left behind.
 class OutputPipe {
  public:
   using Sink = std::function<void(std::string_view bytes)>;
 
-  // `write_end` is for the child; close it after the spawn.
+  // Opens a pipe. `write_end` is for the child; close it after the spawn.
   static Result<std::unique_ptr<OutputPipe>> Open(EventLoop* loop, UniqueFd* write_end, Sink sink);
-  // The same of a FIFO, which others can open by this name. Keep `write_end`: without a writer the
-  // pipe is over, and whoever opens it waits. kNotFound: there is no FIFO of this name.
+  // Opens a FIFO, which other programs can open by name. Keep `write_end` open: without a writer
+  // the pipe reaches its end, and later opens block. kNotFound: there is no FIFO of this name.
   static Result<std::unique_ptr<OutputPipe>> OpenNamed(EventLoop* loop, const char* name,
                                                        UniqueFd* write_end, Sink sink);
-  // The same for the reading end of a pipe that somebody else has made; it must not block.
+  // Takes the reading end of an existing pipe, which must be non-blocking.
   static Result<std::unique_ptr<OutputPipe>> Adopt(EventLoop* loop, UniqueFd read_end, Sink sink);
   OutputPipe(const OutputPipe&) = delete;
   OutputPipe& operator=(const OutputPipe&) = delete;
   ~OutputPipe();
 
-  // While paused nothing is read: the writer blocks when the pipe (64 KiB) is full.
+  // Pauses reading: the writer blocks once the pipe (64 KiB) is full.
   void Pause();
   void Resume();
-  // Hands over what is in the pipe now, and no more, however fast somebody writes.
+  // Delivers the present contents of the pipe, and no more, however fast the writer is.
   void Drain();
-  // How much that would be.
+  // Returns the size of the pipe's present contents.
   size_t Waiting() const;
-  // Whether `path`, links followed, leads to this pipe.
+  // Returns true if `path`, with links followed, leads to this pipe.
   bool IsAt(const std::string& path) const;
-  // From now on for nobody. Takes care of itself.
+  // Abandons a pipe. The object deletes itself at the end.
   static void Abandon(std::unique_ptr<OutputPipe> pipe);
 
  private:

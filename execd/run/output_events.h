@@ -1,4 +1,4 @@
-// A command's output as events: bytes in, the text of the event stream out.
+// Converts a command's output to events of the event stream.
 #pragma once
 
 #include <cstddef>
@@ -10,32 +10,32 @@
 
 namespace atl::execd {
 
-// In which form output travels.
+// Form of output in events.
 enum class OutputForm : uint8_t {
-  // "text": a line with its terminator (\n, \r or \r\n): the texts, joined, are the output. What is
-  // not UTF-8 becomes U+FFFD: JSON has no other bytes.
+  // "text" with one line and its terminator (\n, \r or \r\n). The concatenation of all texts is the
+  // output. Bytes that are not UTF-8 become U+FFFD, because JSON cannot carry them.
   kText,
-  // "text" without terminator, and empty lines left out: what clients know of sessions.
+  // "text" without terminator; empty lines are omitted. Clients of sessions expect this form.
   kLines,
-  // "base64": any bytes, as they came.
+  // "base64" with the unchanged bytes.
   kBytes,
 };
-// What the query parameter "encoding" asks for: base64, or `text` without one (null).
-// kInvalidArgument for any other.
+// Parses the query parameter "encoding": "base64", or `text` if it is absent (null).
+// kInvalidArgument for any other value.
 Result<OutputForm> ParseOutputForm(const std::string* encoding, OutputForm text);
 
-// `text` at once, whatever lines it holds: one event, or several where it would be longer than
-// OutputEvents::kMaxEvent.
+// Appends `text` at once, without splitting it into lines: as one event, or as several if it would
+// exceed OutputEvents::kMaxEvent.
 void AppendOutput(std::string* out, std::string_view type, std::string_view text, OutputForm form,
                   int64_t unix_ms);
 
-// One of a command's streams. An event holds a whole line, however slowly it comes; one that would
-// become longer than kMaxEvent, as JSON, is cut between two characters, and nothing is added.
-// Clients may not find the cut (Python's puts a newline there), hence as large as all of them take:
-// Go's reads lines of at most 4 MiB.
+// One stream of a command. An event holds a whole line, however slowly it arrives. A line whose
+// JSON would exceed kMaxEvent is cut between two characters, and nothing is added at the cut.
+// Clients may not notice the cut (Python's inserts a newline there). So kMaxEvent is as large as
+// all clients accept: Go's reads lines of at most 4 MiB.
 //
-// Unfinished lines are held encoded, once. Those of all streams together are held up to kMaxHeld;
-// beyond, and until there is room, lines are cut after kMinEvent.
+// Incomplete lines are stored once, in encoded form. All streams together store up to kMaxHeld.
+// Beyond that, lines are cut after kMinEvent until there is room.
 //
 // Thread rule: one thread for all objects.
 class OutputEvents {
@@ -44,7 +44,7 @@ class OutputEvents {
   static constexpr size_t kMinEvent = 64 << 10;
   static constexpr size_t kMaxHeld = 8 << 20;
 
-  // `type` is the events', "stdout" or "stderr", and outlives this.
+  // `type` is the type of the events, "stdout" or "stderr". Borrowed; it must outlive the object.
   OutputEvents(std::string_view type, OutputForm form) : type_(type), form_(form) {}
   OutputEvents(const OutputEvents&) = delete;
   OutputEvents& operator=(const OutputEvents&) = delete;
@@ -52,12 +52,13 @@ class OutputEvents {
 
   // Appends the events that `bytes` complete to `out`.
   void Append(std::string_view bytes, int64_t unix_ms, std::string* out);
-  // The unterminated rest, if any; then a line of execd's own, `[warning]`, unless it is empty.
+  // Appends the unterminated rest, if there is one, and then `warning` as a line of execd, unless
+  // it is empty.
   void End(int64_t unix_ms, std::string* out, std::string_view warning = {});
-  // Gives up what is held: nobody listens any more.
+  // Discards an incomplete line, because no client is left.
   void Discard();
 
-  // What all of them hold, for tests.
+  // Bytes that all streams hold together, for tests.
   static size_t held() { return g_held; }
 
  private:
@@ -69,9 +70,9 @@ class OutputEvents {
   static size_t g_held;
   const std::string_view type_;
   const OutputForm form_;
-  std::string event_;      // begun: its head and the text so far, as JSON
+  std::string event_;      // incomplete event: its head and the text so far, as JSON
   std::string character_;  // the beginning of a UTF-8 sequence, at most 3 bytes
-  size_t held_ = 0;        // how much of g_held is ours
+  size_t held_ = 0;        // this stream's share of g_held
   bool ended_with_return_ = false;
 };
 

@@ -1,8 +1,9 @@
-// Sends the entrypoint's output to the daemon as it comes, as the frames of runtime/wire/output.h.
-// Never blocks and holds one frame beside what the TimedOutput holds: what the daemon does not take
-// in time is overwritten there, and a frame says how much that was.
+// Sends the entrypoint's output to the daemon as it arrives, in the frames of
+// runtime/wire/output.h. Never blocks, and stores one frame besides the contents of the
+// TimedOutput. If the daemon is too slow, the TimedOutput overwrites the oldest output, and a frame
+// reports how much was lost.
 //
-// Thread rule: the loop's.
+// Thread rule: the event loop's thread.
 #pragma once
 
 #include <cstdint>
@@ -17,28 +18,28 @@ namespace atl::execd {
 
 class OutputFeed {
  public:
-  // `on_change` is called from the loop when a daemon has taken something or is gone.
+  // `on_change` is called from the loop when the daemon has read something or has disconnected.
   OutputFeed(EventLoop* loop, const TimedOutput* output, std::function<void()> on_change)
       : loop_(*loop), output_(*output), on_change_(std::move(on_change)) {}
   OutputFeed(const OutputFeed&) = delete;
   OutputFeed& operator=(const OutputFeed&) = delete;
 
-  // From now on to this socket, and no other: `first`, then the output from `offset` on.
+  // Sends `first` and then the output from `offset` on to this socket. Replaces an earlier socket.
   void Connect(UniqueFd socket, uint64_t offset, std::string first = {});
   bool connected() const { return static_cast<bool>(socket_); }
-  // Sends what fits. After each append to the output.
+  // Sends as much as the socket accepts. Call after each append to the output.
   void Send();
-  // Bytes of output that are there and that the socket has not taken.
+  // Bytes of output that are available and that the socket has not accepted.
   uint64_t unsent() const;
-  // Everything has been taken.
+  // True if the socket has accepted everything.
   bool idle() const { return frame_.empty() && sent_ >= output_.end(); }
-  // MonotonicMicros() of when the socket last took something.
+  // MonotonicMicros() when the socket last accepted something.
   int64_t progress_us() const { return progress_us_; }
 
  private:
   void OnEvents(uint32_t events);
   void SendNow();
-  // False: there is nothing to send.
+  // Returns false if there is nothing to send.
   bool NextFrame();
   void Block(bool blocked);
   void Disconnect();
@@ -48,11 +49,11 @@ class OutputFeed {
   std::function<void()> on_change_;
   UniqueFd socket_;
   EventLoop::Id watch_ = 0;
-  std::string frame_;       // the one that is being sent
-  size_t frame_taken_ = 0;  // by the socket
-  uint64_t sent_ = 0;       // of the output, frame_ included
+  std::string frame_;       // the frame in flight
+  size_t frame_taken_ = 0;  // bytes of frame_ that the socket has accepted
+  uint64_t sent_ = 0;       // offset after the output in frame_
   int64_t progress_us_ = 0;
-  bool blocked_ = false;  // the socket is full
+  bool blocked_ = false;  // the socket's buffer is full
 };
 
 }  // namespace atl::execd

@@ -11,17 +11,17 @@ class OutputRing {
  public:
   explicit OutputRing(size_t limit) : limit_(limit) {}
   void Append(std::string_view bytes);
-  // How much was ever appended, and the first offset that is still there.
+  // Offsets of the end of the stream and of the first byte that is still stored.
   uint64_t end() const { return end_; }
   uint64_t begin() const { return end_ - bytes_.size(); }
-  // Everything from `offset` on that is still there.
+  // Returns everything from `offset` on that is still stored.
   std::string From(uint64_t offset) const;
-  // `size` bytes from `offset` on; all of them must still be there.
+  // Returns `size` bytes from `offset`, all of which must still be stored.
   std::string Read(uint64_t offset, size_t size) const;
 
  private:
   size_t limit_;
-  std::string bytes_;  // grows up to the limit, then is overwritten in a circle
+  std::string bytes_;  // grows up to the limit, then becomes circular
   size_t oldest_ = 0;
   uint64_t end_ = 0;
 };

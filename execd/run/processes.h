@@ -1,4 +1,4 @@
-// GET /processes: what runs in the sandbox, for images that hold no program to tell it.
+// GET /processes: lists the processes in the sandbox, for images without ps.
 #pragma once
 
 #include <memory>

@@ -1,14 +1,14 @@
-// A shell that stays: one process, given one script after the other as somebody types them into it.
-// Variables, functions, options, jobs, traps and descriptors are simply there for the next script.
-// What it would take to start another one in its place is told by the shell after each script; so a
-// script that ends the shell (`exit`, `set -e`, `exec`, a kill, a timeout) loses its jobs and
-// descriptors, and no more.
+// A resident shell: one process that runs one script after the other, as if a user typed them.
+// Variables, functions, options, jobs, traps and descriptors persist for the next script. After
+// each script the shell reports the state that another shell needs to replace it. So a script that
+// ends the shell (`exit`, `set -e`, `exec`, a kill, a timeout) loses its jobs and descriptors only.
 //
-// Scripts and reports travel on a socket that no program of a script has (shell_text.cc), output by
-// a pipe. Processes that a script leaves behind get a leaf of their own, and the shell another
-// pipe: what they print later is nobody's, and the timeout of a later script does not kill them.
+// Scripts and reports travel over a socket that no program of a script inherits (shell_text.cc);
+// output travels over a pipe. If a script leaves processes behind, they stay in their leaf, and the
+// shell gets a new leaf and a new pipe. So their later output is discarded, and the timeout of a
+// later script does not kill them.
 //
-// Thread rule: the loop's.
+// Thread rule: the event loop's thread.
 #pragma once
 
 #include <functional>
@@ -25,44 +25,45 @@ namespace atl::execd {
 
 class ResidentShell : public std::enable_shared_from_this<ResidentShell> {
  public:
-  // The state of one shell that is kept, and those of all.
+  // Limits on the stored state of one shell, and on that of all shells.
   static constexpr size_t kMaxState = 8 << 20;
   static constexpr size_t kMaxStates = 64 << 20;
 
   struct Run {
     std::string script, cwd;
     std::function<void(std::string_view)> output;
-    std::function<void(const JobExit&)> ended;  // all output has been told
+    std::function<void(const JobExit&)> ended;  // called after all output
   };
   struct Client {
-    // It is known how the shell is after a run.
+    // The shell has reported its state after a run.
     std::function<void()> settled;
-    // The shell has ended. `unsent`: a run that another shell must do; else null.
+    // The shell has ended. `unsent` is a run that another shell must execute; else null.
     std::function<void(std::unique_ptr<Run> unsent)> gone;
-    // A leaf with the processes that a run has left behind.
+    // Gets a leaf with the processes that a run has left behind.
     std::function<void(std::unique_ptr<Leaf>)> left;
   };
 
-  // Starts a process that is as `state` says. The object lives until the process ends.
+  // Starts a shell and restores `state` in it. The object lives until the process ends.
   static Result<std::shared_ptr<ResidentShell>> Start(Core* core, ShellState state, Client client);
   ResidentShell(const ResidentShell&) = delete;
   ResidentShell& operator=(const ResidentShell&) = delete;
   ~ResidentShell();
 
-  // Whether it has no run, and can be given one.
+  // True if the shell has no run and can be given one.
   bool free() const { return !dead_ && !run_; }
-  // Between the end of a run and the report of what has become of the shell.
+  // True between the end of a run and the shell's report of its state.
   bool settling() const { return phase_ == Phase::kSettling; }
-  // The shell's state when it last told it.
+  // The state that the shell reported last.
   const ShellState& state() const { return state_; }
 
-  // free() must hold.
+  // Starts a run. Requires free().
   void Begin(Run run);
-  // Ends the run and the shell, which may say first how it is; the run's exit is SIGKILL's.
+  // Ends the run and the shell. The shell may first report its state. The run's exit is that of
+  // SIGKILL.
   void Interrupt(bool timed_out);
-  // The shell and what the run has started, at once.
+  // Kills the shell and all processes of the run.
   void Kill();
-  // The shell alone.
+  // Kills the shell only.
   void Release();
   void PauseOutput();
   void ResumeOutput();
@@ -94,14 +95,14 @@ class ResidentShell : public std::enable_shared_from_this<ResidentShell> {
   UniqueFd socket_;
   EventLoop::Id watch_ = 0, grace_ = 0;
   std::string received_, outgoing_;
-  bool overlong_ = false;  // the field under way
+  bool overlong_ = false;  // the field being received is too long
   std::unique_ptr<OutputPipe> out_, next_out_;
-  std::string fifo_;  // of next_out_
+  std::string fifo_;  // name of next_out_'s FIFO
   std::unique_ptr<Run> run_;
   bool dead_ = false, interrupted_ = false, timed_out_ = false;
-  bool told_ = false;     // how it is, since the run began
-  std::string seen_cwd_;  // where it was when it was interrupted
-  size_t counted_ = 0;    // of all states' bytes
+  bool told_ = false;     // the shell has reported its state since the run began
+  std::string seen_cwd_;  // the shell's directory when it was interrupted
+  size_t counted_ = 0;    // this shell's share of g_state_bytes
   static size_t g_state_bytes;
 };
 

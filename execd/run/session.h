@@ -1,8 +1,8 @@
-// Bash sessions: /session… . Each has a shell that stays (resident_shell.h), made with its first
-// run. Upstream makes a shell for each run; as there, `exit` ends a run and not the session, which
-// goes on in another shell with the state of the first. A run that begins while another one is
-// under way gets a shell of its own, a copy of the session's as it was before, and what it changes
-// is its own.
+// Bash sessions: /session… . Each session has a resident shell (resident_shell.h), which its first
+// run starts. Upstream starts a shell for each run. As in upstream, `exit` ends a run and not the
+// session, which continues in another shell with the state of the first. A run that begins during
+// another run gets a shell of its own, a copy of the session's shell before that run. Its changes
+// do not reach the session.
 #pragma once
 
 #include <functional>
@@ -28,7 +28,7 @@ class Sessions {
   void Create(const std::shared_ptr<Exchange>& exchange);  // POST /session
   void Run(const std::shared_ptr<Exchange>& exchange);     // POST /session/{id}/run
   void Delete(const std::shared_ptr<Exchange>& exchange);  // DELETE /session/{id}
-  // Ends the session and all of its processes. False if there is none of that id.
+  // Ends the session and all its processes. Returns false if no session has that id.
   bool Destroy(const std::string& id);
 
  private:
@@ -36,11 +36,11 @@ class Sessions {
   struct Request;
   struct Session {
     std::string id;
-    ShellState state;                      // while there is no shell
-    std::shared_ptr<ResidentShell> shell;  // null before the first run, and after its end
+    ShellState state;                      // used while there is no shell
+    std::shared_ptr<ResidentShell> shell;  // null before the first run and after the shell's end
     std::map<Execution*, std::shared_ptr<Execution>> running;
-    std::vector<std::unique_ptr<Leaf>> left;     // with processes of runs that have ended
-    std::vector<std::function<void()>> waiting;  // for the shell to settle
+    std::vector<std::unique_ptr<Leaf>> left;     // hold processes of runs that have ended
+    std::vector<std::function<void()>> waiting;  // callbacks that wait until the shell has settled
     bool deleted = false;
 
     const ShellState& now() const { return shell ? shell->state() : state; }
@@ -48,7 +48,7 @@ class Sessions {
 
   void RunIn(const std::shared_ptr<Session>& session, const std::shared_ptr<Exchange>& exchange,
              const Request& request);
-  // `own`: the session's own shell, or one for a single run.
+  // Starts a shell. `own`: the session's own shell; false: a shell for a single run.
   Result<std::shared_ptr<ResidentShell>> StartShell(const std::shared_ptr<Session>& session,
                                                     bool own);
   void KeepLeft(Session* session, std::unique_ptr<Leaf> leaf);

@@ -1,5 +1,5 @@
-// One run of an isolated session: output as events of an exchange, the shell's report on descriptor
-// 3, and its state as arguments.
+// One run of an isolated session: sends its output as events of an exchange, reads the shell's
+// report from descriptor 3, and passes the session's state as arguments.
 #pragma once
 
 #include <functional>
@@ -18,12 +18,12 @@
 
 namespace atl::execd {
 
-// In as many arguments as execve's limit of one makes of it.
+// Appends the state as arguments, split at the limit of execve for one argument.
 void AppendState(std::vector<std::string>* argv, std::string_view state);
 
 class ShellRun {
  public:
-  // A state that is longer is not kept: its report is void.
+  // Limit on a report. A longer state is not kept: its report is discarded.
   static constexpr size_t kMaxReport = 1 << 20;
 
   ShellRun(EventLoop* loop, std::shared_ptr<Exchange> exchange, OutputForm form)
@@ -31,14 +31,16 @@ class ShellRun {
   ShellRun(const ShellRun&) = delete;
   ShellRun& operator=(const ShellRun&) = delete;
 
-  // The ends are for the child.
+  // Opens the pipes. The write ends are for the child.
   Status Open(UniqueFd* out_write, UniqueFd* report_write);
-  // Reads no faster than the client does. `on_closed`: it has gone.
+  // Streams the output, no faster than the client reads. Calls `on_closed` when the client has
+  // disconnected.
   void Follow(std::function<void()> on_closed);
-  // The shell has ended: takes what it has said, and returns its report. One that does not end with
-  // a NUL is void. Nothing is told of the exchange any more.
+  // Call when the shell has ended: reads the rest of its output and returns its report. Returns an
+  // empty report if it does not end with a NUL. The callbacks of the exchange are dropped.
   std::string End();
-  // Behind the last of the output, and `warning`. What the shell has left running writes to nobody.
+  // Appends `warning` and `last_events` after the last output and finishes the stream. Later output
+  // of processes that the shell has left running is discarded.
   void Finish(std::string_view warning, std::string_view last_events);
 
  private:

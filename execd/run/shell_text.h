@@ -1,4 +1,4 @@
-// What a resident shell runs, as shell text: its loop, and what is put before each script.
+// Shell text that a resident shell runs: its loop, and the prefix of each script.
 #pragma once
 
 #include <string>
@@ -8,39 +8,39 @@
 
 namespace atl::execd {
 
-// A shell as it is after a run: what another one needs to go on in its place.
+// The state of a shell after a run, which another shell needs to replace it.
 struct ShellState {
   std::string cwd;
-  std::string text;       // run by a new shell, makes it equal; empty: nothing was run yet
-  std::string exit_trap;  // what `trap -p EXIT` prints
+  std::string text;  // a script that restores the state in a new shell; empty before the first run
+  std::string exit_trap;  // output of `trap -p EXIT`
   bool exit_trap_known = false;
   bool traced = false, verbose = false;  // set -x, set -v
   int code = 0;                          // $?
-  bool too_large = false;  // `text` is older than the rest, because the newest was too long
+  bool too_large = false;  // `text` is older than the rest, because the newest text was too long
 };
 
-// The shell's loop, which it reads from descriptor 0 and which reads requests there. It tells on
-// the same socket, in fields that end with a NUL:
-//   r              it is ready for the next request
+// Returns the shell's loop. The shell reads it from descriptor 0, and the loop reads requests
+// there. It reports over the same socket, in fields that end with a NUL:
+//   r              ready for the next request
 //   s CODE FLAGS   a run has ended; FLAGS is $-
-//   d e v          directory, EXIT trap and state, behind every s, and when the shell exits
+//   d e v          directory, EXIT trap and state; after every s, and when the shell exits
 std::string ShellLoop(bool bash);
 
-// One request: a script, run in the shell itself, after which it tells `s`, `d`, `e`, `v`.
-// `cwd`: where to go first; empty: nowhere.
+// Returns a request: a script that the shell itself runs, after which it reports `s`, `d`, `e`,
+// `v`. `cwd` is the directory to change to first; empty: none.
 std::string ShellRequest(bool bash, const ShellState& state, std::string_view script,
                          const std::string& cwd);
-// The same for a script of ours, after which it tells `r`.
+// Returns a request with a script of execd, after which the shell reports `r`.
 std::string OwnShellRequest(bool bash, std::string_view script);
 
-// A script of ours that makes a new shell as `state` says.
+// Returns a script of execd that restores `state` in a new shell.
 std::string RestoringScript(bool bash, const ShellState& state);
 
-// The exported variables of a state's text, which is a stranger's. One whose value the shell has
-// written as $'…' is left out.
+// Returns the exported variables in a state's text, which is untrusted. Omits variables whose value
+// the shell has written as $'…'.
 Variables ExportedVariables(std::string_view text);
 
-// One word of shell text that means `text`.
+// Quotes `text` as one word of shell text.
 std::string ShellQuoted(std::string_view text);
 
 }  // namespace atl::execd

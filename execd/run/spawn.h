@@ -1,8 +1,10 @@
-// Starting a program: clone3 with CLONE_VM | CLONE_VFORK straight into its cgroup leaf, so that the
-// cost does not grow with execd and nothing is copied; the child borrows our memory and stack until
-// it executes. As long as it does the kernel does not kill it for memory (it would kill us), though
-// it is the one that asks for it: arguments, a stack. In a sandbox full of files in memory that
-// would leave the entrypoint; with memory of its own the child is the victim.
+// Starts a program: clone3 with CLONE_VM | CLONE_VFORK directly into its cgroup leaf. Nothing is
+// copied, so the cost does not grow with execd's memory. The child uses execd's memory and stack
+// until its execve.
+//
+// The OOM killer does not kill such a child, because that would kill execd, although the child is
+// the process that allocates (arguments, a stack). In a sandbox whose memory is full of files, only
+// the entrypoint is left to kill. With `own_memory` the child is the victim.
 #pragma once
 
 #include <sys/types.h>
@@ -28,21 +30,21 @@ struct SpawnSpec {
   int cwd = -1;                  // directory; -1: execd's own
   const Leaf* leaf = nullptr;    // null: no leaf
   std::span<const int> tasks;    // v1 "tasks" files to enter
-  uint64_t pass = 0;             // of the gate: the filter lets clone3 through with it
-  int cpus = 0;                  // how many it may run on; 0: all
-  int score = -1;                // execd's own oom_score_adj (wire::kExecdScoreFd); -1: none
-  bool spared = false;           // the kernel takes others first when memory is short
-  bool own_memory = false;       // a copy of execd's: for a sandbox that is nearly full
-  bool controlling_tty = false;  // a session of its own with stdio[0] as its terminal
+  uint64_t pass = 0;             // the gate's pass, without which the filter refuses clone3
+  int cpus = 0;                  // how many CPUs it may use; 0: all
+  int score = -1;                // execd's own oom_score_adj file (wire::kExecdScoreFd); -1: none
+  bool spared = false;           // the OOM killer takes other processes first
+  bool own_memory = false;       // a copy of execd's memory, for a sandbox that is nearly full
+  bool controlling_tty = false;  // a new session with stdio[0] as its controlling terminal
 };
 
-// Returns the child's pid once its execve has succeeded; it leads its own process group. On failure
-// error_number() is the errno, the message says which step ("exec /bin/x: No such file…"). Must be
-// called with all signals blocked.
+// Returns the child's pid once its execve has succeeded. The child leads a new process group. On
+// failure error_number() is the errno, and the message names the step ("exec /bin/x: No such
+// file…"). Call with all signals blocked.
 Result<pid_t> Spawn(const SpawnSpec& spec);
 
-// Gives a program's pipes to its user: execd, who makes them, is root, and the program opens them
-// again by name, as /dev/stdout. runc does so too. Devices stay as they are.
+// Makes the program's user the owner of its pipes. execd creates them as root, and a program that
+// opens /dev/stdout opens its pipe again by name. runc does the same. Devices stay unchanged.
 void GivePipes(std::span<const int> stdio, const Identity& user);
 
 }  // namespace atl::execd

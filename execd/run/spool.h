@@ -1,10 +1,10 @@
-// The log of a program that runs in the background: a file, and the pipe that leads to it (one for
-// both streams). The program has the pipe alone, so it cannot cut, rewind or read what it has said:
-// `echo x >/dev/stderr` opens its own stderr with O_TRUNC, which would empty a file. A program that
-// writes faster than execd reads waits, as for any full pipe. One whose log finds no room on the
-// disk does not: what is lost is counted, and a line in the log says how much it was.
+// The log of a background program: a file, and one pipe for both streams that leads to it. The
+// program gets only the pipe, so it cannot truncate, rewind or read the log. `echo x >/dev/stderr`
+// opens stderr with O_TRUNC, which would empty a file. A program that writes faster than execd
+// reads waits, as for any full pipe. If the disk is full, the program does not wait: execd counts
+// the lost bytes, and a line in the log reports them.
 //
-// Thread rule: the loop's.
+// Thread rule: the event loop's thread.
 #pragma once
 
 #include <cstdint>
@@ -20,29 +20,31 @@ namespace atl::execd {
 
 class Spool {
  public:
-  // The last so many bytes of a nameless log stay readable.
+  // Size of the end of a nameless log that stays readable.
   static constexpr int64_t kKeep = 64 << 20;
 
-  // A nameless file in TMPDIR or /tmp, else in memory; limited by the sandbox's own disk. Offsets
-  // are absolute: the beginning of a very long log is given back to the disk. `write_end` is for
-  // the program; close it after the spawn.
+  // Opens a nameless file in TMPDIR or /tmp, else in memory; the sandbox's disk limits its size.
+  // Offsets are absolute: the beginning of a very long log is returned to the disk. `write_end` is
+  // for the program; close it after the spawn.
   static Result<std::unique_ptr<Spool>> Open(EventLoop* loop, const char* tmpdir,
                                              UniqueFd* write_end);
-  // A file of the caller's, opened for reading and appending. All of it stays.
+  // Uses a file of the caller, open for reading and appending. All of the log is kept.
   static Result<std::unique_ptr<Spool>> To(EventLoop* loop, UniqueFd file, UniqueFd* write_end);
   Spool(const Spool&) = delete;
   Spool& operator=(const Spool&) = delete;
-  // Processes that the program left behind then write to nobody, and do not die of it.
+  // The later output of processes that the program has left behind is discarded; SIGPIPE does not
+  // kill them.
   ~Spool();
 
-  // Takes what is in the pipe now, so that the file holds what was written before this call.
+  // Writes the present contents of the pipe to the file, so that the file holds all output before
+  // this call.
   void Drain() { pipe_->Drain(); }
-  // Drops what the file has beyond `size`.
+  // Cuts the file to `size` bytes.
   void CutTo(int64_t size);
   int64_t Size() const;
-  // The first offset that is still there.
+  // Returns the first offset that is still stored.
   int64_t Start() const { return start_; }
-  // A descriptor of its own for reading.
+  // Returns a new descriptor for reading, with its own offset.
   Result<UniqueFd> Reopen() const;
 
  private:
@@ -51,10 +53,10 @@ class Spool {
   void GiveBack();
 
   UniqueFd file_;
-  int64_t keep_ = 0;  // 0: all
+  int64_t keep_ = 0;  // 0: keep everything
   std::unique_ptr<OutputPipe> pipe_;
   int64_t start_ = 0;
-  uint64_t lost_ = 0;  // bytes since the last that the file has taken
+  uint64_t lost_ = 0;  // bytes lost since the last successful write
 };
 
 }  // namespace atl::execd

@@ -1,7 +1,7 @@
 // Terminals: /pty… and their WebSocket. A terminal is a shell on a pseudo-terminal (or on pipes)
-// that outlives the client attached to it: its last 1 MiB of output is kept and replayed from
-// whatever offset the next client asks for. A shell that has ended starts again for the next
-// client; a program or command that the terminal was made for does not.
+// that outlives its client. The last 1 MiB of its output is kept and replayed from the offset that
+// the next client asks for. A shell that has ended is started again for the next client. A program
+// or command that the client named is not.
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// The shell, or another program, behind a terminal: on a pseudo-terminal, or on three pipes.
+// The shell or other program of a terminal, on a pseudo-terminal or on three pipes.
 #pragma once
 
 #include <cstdint>
@@ -26,28 +26,29 @@ class TerminalProcess {
 
   struct Program {
     Identity identity;
-    std::string cwd;                // empty: the sandbox's
-    std::string command;            // of the shell; empty: it is interactive
-    std::vector<std::string> argv;  // in place of the shell; empty: the shell
+    std::string cwd;                // empty: the sandbox's directory
+    std::string command;            // run by the shell; empty: an interactive shell
+    std::vector<std::string> argv;  // replaces the shell; empty: the shell
     Variables envs;
   };
 
-  // The controlling side of a new pseudo-terminal of that user. kResourceExhausted: the sandbox has
-  // no more (ENOSPC).
+  // Opens the master of a new pseudo-terminal that `identity` owns. kResourceExhausted: the sandbox
+  // has no more pseudo-terminals (ENOSPC).
   static Result<UniqueFd> OpenMaster(const Identity& identity);
 
-  // The program on the pseudo-terminal of `master`, or on pipes if that is empty.
+  // Starts the program on the pseudo-terminal of `master`, or on pipes if `master` is invalid.
   static Result<std::unique_ptr<TerminalProcess>> Start(Core* core, const Program& program,
                                                         UniqueFd master, Callbacks callbacks);
   TerminalProcess(const TerminalProcess&) = delete;
   TerminalProcess& operator=(const TerminalProcess&) = delete;
-  // Kills it with all its descendants.
+  // Kills the program and all its descendants.
   ~TerminalProcess();
 
-  // False if the input is closed. What the program does not take yet is kept.
+  // Writes to the program's input and queues what it does not read yet. Returns false if the input
+  // is closed.
   bool Write(std::string_view bytes);
-  // No more will be written: the pipe's end is closed behind what is pending; a terminal gets the
-  // character that means it.
+  // Ends the input after the queued bytes: closes a pipe, or sends a terminal its end-of-file
+  // character.
   void EndInput();
   size_t pending_input() const { return input_.size(); }
   void Resize(int columns, int rows);
@@ -62,7 +63,7 @@ class TerminalProcess {
   Status OpenPipes(SpawnSpec* spec, UniqueFd ends[3]);
   void WatchMaster();
   void OnMaster(uint32_t events);
-  // False at the end of file.
+  // Returns false at the end of file.
   bool ReadMaster();
   void FlushInput();
   void CloseInput();
@@ -72,7 +73,7 @@ class TerminalProcess {
 
   Core& core_;
   Callbacks callbacks_;
-  UniqueFd master_;  // the terminal, or the writing end of stdin's pipe
+  UniqueFd master_;  // the master, or the write end of the stdin pipe
   bool pty_ = true;
   bool input_ended_ = false;
   EventLoop::Id watch_ = 0;
@@ -85,7 +86,7 @@ class TerminalProcess {
   std::string input_;
 };
 
-// SIGINT, SIGTERM, SIGKILL, SIGQUIT, SIGHUP by name; 0 for others.
+// Returns the number of SIGINT, SIGTERM, SIGKILL, SIGQUIT or SIGHUP by name; 0 for others.
 int TerminalSignal(std::string_view name);
 
 }  // namespace atl::execd

@@ -1,5 +1,5 @@
-// The last bytes of two streams that are shown together, with when and from which stream they came,
-// and notes between them.
+// The last bytes of two streams in the order of their arrival, with time and stream, and notes
+// between them.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@ namespace atl::execd {
 
 enum class OutputStream : uint8_t { kStdout = 1, kStderr = 2, kNote = 4 };
 
-// Offsets count the bytes of all. Thread rule: a plain object.
+// Offsets count the bytes of both streams and of notes. Thread rule: a plain object.
 class TimedOutput {
  public:
   explicit TimedOutput(size_t limit) : bytes_(limit) {}
 
   void Append(OutputStream stream, int64_t time_us, std::string_view bytes);
-  // How much there was ever, and the first offset that is still there.
+  // Offsets of the end and of the first byte that is still stored.
   uint64_t end() const { return bytes_.end(); }
   uint64_t begin() const;
 
@@ -28,10 +28,10 @@ class TimedOutput {
     int64_t time_us = 0;
     std::string bytes;
   };
-  // What follows `offset` (from begin() to below end()) of one stream and one moment, at most
-  // `limit` bytes and at least one.
+  // Returns the bytes from `offset` (at least begin(), below end()) that share one stream and one
+  // time: at least one byte, at most `limit`.
   Piece Read(uint64_t offset, size_t limit) const;
-  // All output that is there, without regard to streams.
+  // Returns all stored output, of all streams.
   std::string All() const;
 
  private:

@@ -1,5 +1,5 @@
-// Bundles of certificates, as text: PEM blocks one after the other, and between them whatever their
-// makers write there, which every reader passes over. Free of I/O.
+// Bundles of certificates as text: PEM blocks in sequence. Text between the blocks is a comment
+// that every reader ignores. Free of I/O.
 #pragma once
 
 #include <string>
@@ -7,15 +7,15 @@
 
 namespace atl::execd {
 
-// The line before our certificate wherever it is among others. By it the next sandbox finds the one
-// of its parent, of whose files it was made; tools that put bundles together keep it.
+// Line before execd's certificate in every bundle. A sandbox made from a snapshot finds its
+// parent's certificate by this line. Tools that merge bundles keep it.
 inline constexpr std::string_view kAuthorityMark = "# opensandbox-mitmproxy-ca\n";
 
 bool HoldsCertificate(std::string_view text);
 
-// `bundle` and at its end the certificate (PEM, with its last newline) behind its mark. What was in
-// it of ours goes: each block behind a mark, and each that is `former` (PEM; empty: none is known),
-// because there are tools that keep no line between blocks. Linear in what it is given.
+// Returns `bundle` with the certificate (PEM, with its last newline) and its mark appended. Removes
+// earlier certificates of execd first: each block after a mark, and each block equal to `former`
+// (PEM; empty: not known), because some tools drop the text between blocks. Takes linear time.
 std::string WithAuthority(std::string_view bundle, std::string_view certificate,
                           std::string_view former);
 

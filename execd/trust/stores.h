@@ -1,8 +1,8 @@
-// Stores of certificates that only programs of the image can write: Java's, by its keytool, and the
-// user's NSS database, which Chromium reads, by certutil. Where the image has them they run before
-// anything else does; what they fail at is told of, and nothing more.
+// Certificate stores that only programs of the image can write: Java's, by keytool, and the user's
+// NSS database, which Chromium reads, by certutil. If the image has these programs, they run before
+// all others. A failure is reported and otherwise ignored.
 //
-// Thread rule: the loop's.
+// Thread rule: the event loop's thread.
 #pragma once
 
 #include <functional>
@@ -19,13 +19,13 @@ namespace atl::execd {
 class TrustStores {
  public:
   using Complain = std::function<void(std::string_view)>;
-  // `core` outlives it.
+  // `core` is borrowed and must outlive the object.
   TrustStores(Core* core, Complain complain)
       : core_(*core), complain_(std::move(complain)), run_(core) {}
   TrustStores(const TrustStores&) = delete;
   TrustStores& operator=(const TrustStores&) = delete;
 
-  // Imports kAuthorityFile, in place of a parent's that is there. `done` is called once, perhaps
+  // Imports kAuthorityFile and replaces a parent sandbox's certificate. Calls `done` once, perhaps
   // before this returns.
   void Fill(std::function<void()> done);
 
@@ -33,7 +33,8 @@ class TrustStores {
   void FillJava();
   void FillNss();
   void AddToNss();
-  // Runs a program of the image to its end; `then`, from the loop unless it cannot be started.
+  // Runs a program of the image to its end. Calls `then` from the loop, or at once if the program
+  // cannot be started.
   void Run(std::vector<std::string> argv, const Identity& identity, const CheckedRun::Done& then);
   Status Start(std::vector<std::string> argv, const Identity& identity, CheckedRun::Done then);
   void Settle(std::string_view what, const Status& status);
@@ -42,7 +43,7 @@ class TrustStores {
   const Complain complain_;
   std::function<void()> done_;
   std::string program_;
-  std::vector<std::string> store_;  // the arguments that name it
+  std::vector<std::string> store_;  // arguments that name the store
   CheckedRun run_;
 };
 

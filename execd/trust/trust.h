@@ -1,9 +1,11 @@
-// Makes the image trust the sandbox's own certificate authority (wire::TrustedAuthority), by files
-// and variables: programs look in many places. Upstream's names, which clients know.
+// Makes the image trust the sandbox's own certificate authority (wire::TrustedAuthority). Programs
+// look for certificates in many places, so this writes files and sets variables. The paths are
+// upstream's, which clients know.
 //
-// As root inside, in an image that may hold anything: nothing but regular files is read, and only
-// so much of them; a file is replaced by a new one that is renamed over it, so that readers see all
-// of it or nothing, and no link in its place is followed. No fsync: a sandbox dies with its host.
+// execd does this as the sandbox's root, in an image with hostile contents. So it reads regular
+// files only, up to a limit. It writes a new file and renames it over the old one, so that readers
+// see either file complete, and no symbolic link in its place is followed. It does not call fsync,
+// because a sandbox does not survive its host.
 #pragma once
 
 #include <functional>
@@ -15,15 +17,17 @@
 
 namespace atl::execd {
 
-// The certificate by itself.
+// The certificate alone.
 inline constexpr const char* kAuthorityFile = "/opt/opensandbox/mitmproxy-ca-cert.pem";
-// It and those that the image trusts: for variables that name all there are.
+// The certificate together with those that the image trusts, for variables that replace the default
+// bundle.
 inline constexpr const char* kMergedBundle = "/opt/opensandbox/merged-ca-certificates.pem";
 
-// Writes these two, adds the certificate to the image's own stores, and sets in `env` what is not
-// set yet of NODE_EXTRA_CA_CERTS, REQUESTS_CA_BUNDLE and SSL_CERT_FILE. A sandbox of a snapshot has
-// its parent's certificate, which is replaced. An error: the two files cannot be written, and
-// nothing may run as if they were. `complain` hears of a store that cannot be: not each can.
+// Writes both files, adds the certificate to the image's own stores, and sets NODE_EXTRA_CA_CERTS,
+// REQUESTS_CA_BUNDLE and SSL_CERT_FILE in `env` unless they are set. Replaces the parent's
+// certificate in a sandbox made from a snapshot. Returns an error if the two files cannot be
+// written; then nothing may run in the sandbox. Calls `complain` for each other store that cannot
+// be written, because some stores are read-only.
 Status TrustAuthority(const wire::TrustedAuthority& authority, Environment* env,
                       const std::function<void(std::string_view)>& complain);
 
