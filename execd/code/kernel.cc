@@ -8,6 +8,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/sandbox_id.h"
 #include "runtime/base/sys.h"
+#include "runtime/http/ascii.h"
 
 namespace atl::execd {
 namespace {
@@ -52,10 +53,11 @@ Result<std::unique_ptr<Kernel>> Kernel::Start(Core* core, Zygote* zygote, const 
   const std::string key = HexEncode(sys::RandomBytes(32));
   std::unique_ptr<Kernel> kernel(
       new Kernel(core, zygote, std::move(home), std::move(ports), key, std::move(callbacks)));
-  // ipykernel, on which other kernels in Python stand, too, tells what its children write by
-  // itself, and copies it to where its streams led before.
+  // ipykernel, which runs other languages as well, tells what its children write by itself, and
+  // copies it to where its streams led before. A wrapper may start it: then its language says it.
   const std::string_view program = spec.argv[0];
-  kernel->tells_written_ = program.substr(program.rfind('/') + 1).starts_with("python");
+  kernel->tells_written_ = program.substr(program.rfind('/') + 1).starts_with("python") ||
+                           http::EqualNoCase(spec.language, "python");
   ATOLL_TRY(kernel->WriteConnectionFile(key));
   if (!kernel->Fork(spec, cwd)) ATOLL_TRY(kernel->Spawn(spec, cwd));
   return kernel;
