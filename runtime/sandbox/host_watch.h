@@ -1,5 +1,5 @@
-// Numbers for the metrics that only the file system and the kernel know: they are read on the pool,
-// because a file system may hang. Each scrape shows the last reading and asks for the next.
+// Samples the metrics that only the file system and the kernel know. Reads them on the pool,
+// because a file system may hang. Each scrape gets the last sample and asks for the next.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -20,27 +20,27 @@ namespace atl::sandbox {
 
 struct HostSample {
   uint64_t store_size_bytes = 0;
-  uint64_t store_free_bytes = 0;  // without what the file system keeps for root
+  uint64_t store_free_bytes = 0;  // excludes blocks reserved for root
   uint64_t store_free_inodes = 0;
-  uint64_t log_bytes = 0;    // of entrypoints
-  uint64_t state_bytes = 0;  // records
+  uint64_t log_bytes = 0;    // logs of entrypoints
+  uint64_t state_bytes = 0;  // the database of records
 };
 
 class HostWatch {
  public:
   struct Places {
     std::string store;
-    std::string state;  // with logs/ in it
+    std::string state;  // contains logs/
   };
   using ReadEvents = std::function<cgroup::GroupEvents(uint32_t slot)>;
-  // `read_events` is called on the pool. All outlive it.
+  // The pool calls `read_events`. All arguments outlive this object.
   HostWatch(Loop& loop, GroupCounts& counts, Places places, ReadEvents read_events);
   HostWatch(const HostWatch&) = delete;
   HostWatch& operator=(const HostWatch&) = delete;
 
-  // Reads once more, unless a reading is in flight.
+  // Takes another sample, unless a reading is in flight.
   void Refresh();
-  // Null before the first.
+  // Returns the last sample; null before the first.
   const HostSample* last() const { return last_ ? &*last_ : nullptr; }
 
  private:

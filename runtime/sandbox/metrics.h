@@ -1,4 +1,4 @@
-// The metrics of sandboxes and of the host that they are on.
+// Adds the metrics of the sandboxes and of their host.
 #pragma once
 
 #include "images/image_store.h"
@@ -12,7 +12,7 @@
 
 namespace atl::sandbox {
 
-// `host`: null before the first look at it.
+// `host`: null before the first sample.
 void AddMetrics(const Sandboxes& all, const Snapshots& snapshots, const Admission& admission,
                 const SlotPool& slots, const netpolicy::Network& network,
                 const images::ImageStore& images, const Health& health, const HostSample* host,

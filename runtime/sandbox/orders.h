@@ -1,5 +1,5 @@
-// The front door of creates: what a client asks for is built, claimed from a pool, or claimed from
-// a template.
+// The entry point of creates. Decides whether a sandbox is built cold, claimed from a pool, or
+// claimed from a template.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -19,7 +19,7 @@ namespace atl::sandbox {
 
 class Orders {
  public:
-  // All parts outlive it.
+  // All parts outlive this object.
   struct Parts {
     Room& room;
     Attempts& attempts;
@@ -32,14 +32,15 @@ class Orders {
   Orders(const Orders&) = delete;
   Orders& operator=(const Orders&) = delete;
 
-  // `done` is called, later or at once, when the sandbox runs and its record is safe, or with why
-  // not; then nothing is left of it. If its image is being imported, it is called with a sandbox
-  // that is Pending, and becomes Running, or Failed, behind that. kInvalidArgument: the spec;
-  // kNotFound: the image; kAlreadyExists: the idempotency key; kResourceExhausted: come again
-  // later; kUnavailable: the spawner is gone or we are stopping; kInternal: it could not be built.
-  // If it is a volume that cannot be had: see Volumes::Acquire. If it is the snapshot: see
-  // Snapshots::Usable. If it names a pool: see WarmPools::CheckRoom. If it names a template: see
-  // Templates::Usable; it may have to wait for one to be ready.
+  // Calls `done` once, possibly before it returns. Success: the sandbox runs and its record is
+  // committed. If its image is still being imported, `done` gets a Pending sandbox, which becomes
+  // Running or Failed later. After an error nothing is left of the sandbox.
+  //
+  // kInvalidArgument: the spec. kNotFound: the image. kAlreadyExists: the idempotency key.
+  // kResourceExhausted: try again later. kUnavailable: the spawner is gone, or the daemon is
+  // stopping. kInternal: the build failed. Further errors: Volumes::Acquire for volumes,
+  // Snapshots::Usable for a snapshot, WarmPools::CheckRoom for a pool, Templates::Usable for a
+  // template. A claim from a template may wait until a member is ready.
   void Create(const Caller& caller, const Wanted& wanted, const Created& done);
 
  private:

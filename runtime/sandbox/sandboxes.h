@@ -1,6 +1,6 @@
-// All parts that sandboxes live by, in the order in which they need each other, and the two tables
-// that tie them to the state machine (sandboxes.cc): what each action does, and who watches. A
-// request goes straight to the part that carries it out.
+// Owns all parts that manage sandboxes, in the order of their dependencies. sandboxes.cc holds the
+// two tables that tie the parts to the state machine: the effect of each action, and the watchers.
+// Each request goes directly to the part that carries it out.
 //
 // Thread rule: on the loop; nothing blocks.
 #pragma once
@@ -66,7 +66,7 @@ namespace atl::sandbox {
 
 class Sandboxes {
  public:
-  // All parts outlive it.
+  // All parts outlive this object.
   struct Parts {
     Loop& loop;
     const Clock& clock;
@@ -97,10 +97,11 @@ class Sandboxes {
     IdleWatch::CpuMicros cpu_micros = [](uint32_t) { return 0; };
     Reconciler::HasProcesses has_processes = [](uint32_t) { return true; };
     GroupCounts::Read group_events = [](uint32_t) { return cgroup::GroupEvents(); };
-    uint32_t parked_sandboxes = 64;  // of all pools and templates together, at most
-    uint32_t automatic_pools = 0;    // of images and limits that were used last
-    InterceptorProgram interceptor;  // of credential vaults
-    // No path below them is kept in a record's message (private_paths.h).
+    uint32_t parked_sandboxes = 64;  // limit for all pools and templates together
+    uint32_t automatic_pools =
+        0;  // limit for pools that the daemon makes itself, for recently used images
+    InterceptorProgram interceptor;  // runs the credential vaults
+    // A record's message never names a path below one of these directories (private_paths.h).
     std::vector<std::string> private_directories;
   };
   Sandboxes(const Parts& parts, Settings settings);
@@ -108,7 +109,7 @@ class Sandboxes {
   Sandboxes& operator=(const Sandboxes&) = delete;
   ~Sandboxes() { attempts.End(); }
 
-  // Destroyed in the opposite order: whoever uses a part stands below it.
+  // C++ destroys these members in reverse order, so a part that uses another stands below it.
   Registry registry;
   Room room;
   Layers layers;

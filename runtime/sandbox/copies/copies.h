@@ -1,5 +1,5 @@
-// Takes things out of a sandbox that lives: snapshots, differences from its image or a snapshot,
-// and the size of what it has written.
+// Copies data out of a live sandbox: snapshots, differences from its image or from a snapshot. Also
+// measures its disk use.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -29,7 +29,7 @@ namespace atl::sandbox {
 
 class Copies {
  public:
-  // All parts outlive it.
+  // All parts outlive this object.
   struct Parts {
     launch::SpawnerClient& spawner;
     const images::ImageStore& images;
@@ -39,39 +39,40 @@ class Copies {
     const Attempts& attempts;
     Pauses& pauses;
   };
-  // `private_directories`: no path below them is told to a client (private_paths.h).
+  // `private_directories`: no message to a client names a path below them (private_paths.h).
   Copies(const Parts& parts, std::vector<std::string> private_directories)
       : parts_(parts), private_directories_(std::move(private_directories)) {}
   Copies(const Copies&) = delete;
   Copies& operator=(const Copies&) = delete;
 
-  // Takes a snapshot of it, which is Creating when this returns; see Snapshots::Take. kNotFound;
-  // kFailedPrecondition: it does not live, or has too many layers.
+  // Begins a snapshot, which is Creating when this returns; see Snapshots::Take. kNotFound.
+  // kFailedPrecondition: the sandbox does not live, or has too many layers.
   Result<Snapshot> TakeSnapshot(const Caller& caller, const std::string& id,
                                 const std::string& name);
-  // See Snapshots::Import. Of a failure nothing is left.
+  // See Snapshots::Import. A failure leaves nothing behind.
   void ImportSnapshot(UniqueFd archive, std::string name, Snapshots::Check check,
                       Snapshots::Imported done);
-  // Once it returns, it is not found any more; what nobody else needs of it is gone soon.
-  // kFailedPrecondition: it is being taken, or a sandbox that was restored from it has not ended.
+  // Removes a snapshot. Once it returns, clients do not find the snapshot; layers without other
+  // users are removed soon. kFailedPrecondition: it is being taken, or a sandbox restored from it
+  // has not ended.
   Status RemoveSnapshot(const std::string& id);
 
-  // Has what it holds otherwise than its image, or than that snapshot if `snapshot` is one, written
-  // into `out`, a pipe, as it is found, while it goes on; see wire::DiffUpper. kNotFound;
-  // kFailedPrecondition: it does not live, the snapshot is not ready or of another image.
-  // kUnavailable: it, or as many as may be, are being compared.
+  // Writes the difference between the sandbox's files and its image, or the snapshot `snapshot` if
+  // not empty, into the pipe `out` while the sandbox runs; see wire::DiffUpper. kNotFound.
+  // kFailedPrecondition: the sandbox does not live, or the snapshot is not ready or of another
+  // image. kUnavailable: a difference of this sandbox is in flight, or the maximum number is.
   void Diff(const Caller& caller, const std::string& id, const std::string& snapshot, bool archive,
             UniqueFd out, std::function<void(Status)> done);
 
-  // Measures what a sandbox has written to disk. kNotFound; kFailedPrecondition: it has ended, and
-  // its files with it; kResourceExhausted: too many are being measured.
+  // Measures what the sandbox has written to disk. kNotFound. kFailedPrecondition: it has ended,
+  // and its files are gone. kResourceExhausted: too many measurements are in flight.
   void MeasureDisk(const Caller& caller, const std::string& id,
                    std::function<void(Result<wire::DiskUse>)> done);
 
  private:
   const Parts parts_;
   const std::vector<std::string> private_directories_;
-  std::set<std::string> diffs_;  // sandboxes whose difference is under way
+  std::set<std::string> diffs_;  // sandboxes with a difference in flight
   const Guard guard_;
 };
 

@@ -1,9 +1,11 @@
-// Forks: sandboxes with the files and the spec of another, which come about together or not at all.
+// Forks: new sandboxes with the files and the spec of an existing one. A fork makes all its
+// children or none.
 //
-// One copy of what a sandbox has written becomes a layer, and the children are creates that stand
-// on it. They hold the layer like every other: when the last of them has gone, so does it. Each is
-// launched as any create, but for its record: a child that is built waits until all are, and their
-// records are one transaction. So a daemon that dies finds all of them or, without a record, none.
+// The spawner copies the parent's written files into one layer, and the children are creates on top
+// of that layer. They use the layer like any other, so it is removed when the last child is gone.
+// Each child is launched like any create, except for its record: a built child waits until all are
+// built, and one transaction writes all records. So a restarted daemon finds all children or,
+// without records, none.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -30,21 +32,21 @@
 
 namespace atl::sandbox {
 
-// Children of one request: all of them are held before the first is built.
+// Limit of children per request, because the host must have room for all before the first is built.
 inline constexpr size_t kMaxChildren = 64;
 
 struct WantedFork {
-  size_t count = 1;             // at most kMaxChildren
-  std::string idempotency_key;  // of the request; empty: none
-  std::string fingerprint;      // of what it asks for; with a key
-  std::string request_id;       // for the log
+  size_t count = 1;             // up to kMaxChildren
+  std::string idempotency_key;  // the Idempotency-Key; empty: none
+  std::string fingerprint;      // fingerprint of the request's body, if there is a key
+  std::string request_id;       // names the request in the log
 };
-// All children, which run, or why there is none.
+// Gets all children, which run, or an error.
 using Forked = std::function<void(const tl::expected<std::vector<Sandbox>, CreateError>&)>;
 
 class Forks {
  public:
-  // All parts outlive it.
+  // All parts outlive this object.
   struct Parts {
     images::ImageStore& images;
     Snapshots& snapshots;
@@ -62,11 +64,11 @@ class Forks {
   Forks(const Forks&) = delete;
   Forks& operator=(const Forks&) = delete;
 
-  // Makes children with the files that the sandbox has now, and its spec, labels, volumes and
-  // deadline; each with an id, tokens and addresses of its own, and none of its processes. `done`
-  // is called when all of them run and their records are safe, or with why not: then nothing is
-  // left of any. kNotFound; kFailedPrecondition: it does not live, has too many layers, is being
-  // copied or ends; else as a create (check.h).
+  // Makes children with the sandbox's present files and its spec, labels, volumes and deadline.
+  // Each child has its own id, tokens and addresses, and none of the parent's processes. Calls
+  // `done` when all run and their records are committed. After an error no child is left.
+  // kNotFound. kFailedPrecondition: the sandbox does not live, has too many layers, is being
+  // copied, or is ending. Other errors: as a create (check.h).
   void Fork(const Caller& caller, const std::string& id, const WantedFork& wanted,
             const Forked& done);
 
@@ -76,9 +78,9 @@ class Forks {
 
   Result<std::vector<Sandbox>> ChildrenOf(const Caller& caller, const std::string& id,
                                           size_t count);
-  // Those that a request has made before.
+  // Returns the children that an earlier request has made.
   std::vector<Sandbox> Made(const std::vector<std::string>& ids) const;
-  // The layer is there, or why not.
+  // Continues a fork after the copy of the layer succeeded or failed.
   void Go(const UnderWay& fork, const Result<uint64_t>& bytes);
   void Built(const std::shared_ptr<UnderWay>& fork, const std::string& child);
 

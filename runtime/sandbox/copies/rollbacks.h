@@ -1,14 +1,14 @@
-// Rollbacks: a sandbox gets the files of a snapshot and keeps all else but its processes.
+// Rollbacks: a sandbox gets the files of a snapshot. It keeps everything else except its processes.
 //
-// The new sandbox is built beside it, from the snapshot's layers and under another host id, while
-// it goes on; nothing in there is started. Then one record is written, and the sandbox is that: its
-// former self is destroyed, and when that has gone the entrypoint starts, so that two of them never
-// have the same volumes, locks and names at once. Before that record all that there is of the new
-// one is an orphan, after it all that there is of the old one is: who dies in between leaves
-// the one or the other, and what is left over is destroyed as orphans are.
+// The new version is built from the snapshot's layers under another host id while the old one runs.
+// Nothing is started in it. Then one record is written, which makes the sandbox the new version.
+// The old version is destroyed, and when it is gone, the entrypoint of the new one starts. So the
+// two never use the same volumes, locks and names at once. Before the record the new version is an
+// orphan; after it the old version is. If the daemon dies in between, the next daemon destroys
+// whichever is the orphan.
 //
-// A daemon that dies after the record and before the start takes the new one's start message along.
-// Nothing was written there, so the next daemon builds it once more.
+// If the daemon dies after the record and before the start, the new version's start message is
+// lost. Nothing was written in the new version, so the next daemon builds it again.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -47,9 +47,9 @@ namespace atl::sandbox {
 
 struct WantedRollback {
   std::string snapshot_id;
-  std::string idempotency_key;  // of the request; empty: none
-  std::string fingerprint;      // of what it asks for; with a key
-  std::string request_id;       // for the log
+  std::string idempotency_key;  // the Idempotency-Key; empty: none
+  std::string fingerprint;      // fingerprint of the request's body, if there is a key
+  std::string request_id;       // names the request in the log
 };
 
 struct RollbackStats {
@@ -60,7 +60,7 @@ struct RollbackStats {
 
 class Rollbacks {
  public:
-  // All parts outlive it.
+  // All parts outlive this object.
   struct Parts {
     Loop& loop;
     const Clock& clock;
@@ -89,51 +89,55 @@ class Rollbacks {
   Rollbacks(const Rollbacks&) = delete;
   Rollbacks& operator=(const Rollbacks&) = delete;
 
-  // Gives the sandbox the files of the snapshot, which is of the same image. It keeps its id,
-  // tokens, spec, labels, policy, volumes and deadline; its processes, their log and its addresses
-  // are new, and its entrypoint has started, though it was paused. `done` is called when its record
-  // is safe and it runs, or with why not: then it is as it was, unless it has ended meanwhile. A
-  // request without a key joins a rollback to the same snapshot that is under way. kNotFound;
-  // kFailedPrecondition: it does not live, or is being rolled back to another; else as a create.
+  // Gives the sandbox the files of a snapshot of the same image. The sandbox keeps its id, tokens,
+  // spec, labels, policy, volumes and deadline. Its processes, log and addresses are new, and its
+  // entrypoint starts even if the sandbox was paused. Calls `done` when the record is committed and
+  // the sandbox runs. After an error the sandbox is unchanged, unless it has ended meanwhile. A
+  // request without a key joins a rollback in flight to the same snapshot. kNotFound.
+  // kFailedPrecondition: the sandbox does not live, or is being rolled back to another snapshot.
+  // Other errors: as a create.
   void RollBack(const Caller& caller, const std::string& id, const WantedRollback& wanted,
                 const Created& done);
 
-  // Actions of the machine: destroys what the sandbox was; lets its entrypoint start.
+  // Actions of the machine: destroy the old version; start the entrypoint.
   void DestroyFormer(const Sandbox& sandbox);
   void StartEntrypoint(Sandbox& sandbox);
-  // An orphan has gone: starts those whose former self it was.
+  // Call when an orphan is gone: starts sandboxes whose old version it was.
   void FormersGone();
-  // At start, one that an earlier daemon had recorded: what was built for it then is an orphan.
+  // Call at start for a rollback that an earlier daemon had recorded: the version that it built is
+  // an orphan.
   void Adopt(Sandbox& sandbox);
-  // Process 1 has ended in what is being built for a rollback, before its start. False: it is none.
+  // Process 1 has ended before its start in a version that is being built. Returns false if
+  // `record` belongs to no rollback.
   bool KeepExit(const wire::SandboxRecord& record);
 
-  // The sandboxes that are being built, each with a slot once it has one.
+  // Returns the versions that are being built. Each has a slot once it has got one.
   std::vector<const Sandbox*> Coming() const;
-  // Gives up all that are under way, without an effect on anything else; returns their attempts.
+  // Cancels all rollbacks in flight without any other effect. Returns their attempts.
   std::vector<std::shared_ptr<Attempt>> TakeAll();
 
   const RollbackStats& stats() const { return stats_; }
 
  private:
   class Build;
-  // The sandbox before its rollback, until that has gone. An earlier daemon's has no host id.
+  // The old version of a sandbox, until it is gone. Empty host id: an earlier daemon's.
   struct Former {
     std::string host_id;
     uint32_t slot = 0;
   };
-  // Without a key: true if it waits for one to that snapshot.
+  // Joins a request without a key to a rollback in flight to that snapshot. Returns false if there
+  // is none.
   bool Join(const Caller& caller, const std::string& id, const WantedRollback& wanted,
             const Attempt::Answered& answered);
-  // The sandbox as it is to be, in no slot yet.
+  // Returns the new version, without a slot.
   tl::expected<Sandbox, CreateError> Next(const Caller& caller, const std::string& id,
                                           const std::string& snapshot_id);
   void Built(Build& build);
-  // Gives back what was built for it, or was to be; counts and logs why.
+  // Gives back what the rollback has built or reserved; counts and logs the reason.
   void TakeBack(const Attempt& attempt, const CreateError& why);
 
   const Parts parts_;
-  std::map<std::string, std::shared_ptr<Build>> under_way_;  // by host id
+  std::map<std::string, std::shared_ptr<Build>> under_way_;  // keyed by host id
   std::unordered_map<const Sandbox*, Former> formers_;
   RollbackStats stats_;
   const Guard guard_;

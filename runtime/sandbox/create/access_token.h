@@ -1,4 +1,4 @@
-// The secret that a sandbox's execd asks for.
+// The secret with which clients authenticate to a sandbox's execd.
 #pragma once
 
 #include <string>

@@ -1,6 +1,7 @@
-// How many sandboxes are built at once. More than about two only make each other slower: the
-// spawner is one thread, and the rest of a build is page-table and network work that contends. The
-// others wait in order of arrival, up to a bound, past which a client is told to come again.
+// Limits how many sandboxes are built at once. More than about two slow each other down: the
+// spawner is one thread, and the rest of a build is page-table and network work that contends for
+// kernel locks. Further builds queue in order of arrival. If the queue is full, the client is told
+// to try again later.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -18,12 +19,12 @@ class Admission {
  public:
   Admission(size_t at_once, size_t queue_limit) : at_once_(at_once), queue_limit_(queue_limit) {}
 
-  // Calls `run` at once or later; each run is ended by one Leave. A full queue is
-  // kResourceExhausted with EAGAIN.
+  // Calls `run` now or later. Pair each call of `run` with one Leave. kResourceExhausted with
+  // EAGAIN: the queue is full.
   Status Enter(std::function<void()> run);
   void Leave();
 
-  // How long somebody stood in the queue.
+  // Records the time that a build spent in the queue.
   void CountWait(int64_t micros) {
     wait_seconds_.Record(static_cast<double>(micros) / 1e6, kSecondsBounds);
   }

@@ -1,6 +1,6 @@
-// Builds and starts one sandbox in a slot: start message, plan. Build and claim in a row: the start
-// message waits in the control socket before execd has a root. Or it is built only, and parked: its
-// execd waits for the start message that claims it.
+// Builds one sandbox in a prepared slot from a plan (for the spawner) and a start message (for
+// execd). Build does both at once: the start message waits in the control socket before execd has a
+// root. Park builds only: execd waits for the start message that claims the sandbox.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -27,7 +27,7 @@ struct Plan;
 
 namespace atl::sandbox {
 
-// What goes to the spawner and to execd. Pure.
+// Pure functions: return what the spawner and execd get.
 wire::Plan PlanOf(const Sandbox& sandbox, const netpolicy::SlotAddresses& addresses);
 wire::StartMessage StartMessageOf(const Sandbox& sandbox);
 
@@ -36,9 +36,9 @@ struct BuiltSandbox {
   std::unique_ptr<ControlChannel> control;
 };
 
-// One that nobody has claimed: nothing of its own runs in it.
+// A built sandbox that no create has claimed. It runs no program.
 struct ParkedSandbox {
-  Sandbox sandbox;  // id, slot, and what image and limits decide
+  Sandbox sandbox;  // has its id, its slot, and the fields that image and limits determine
   std::unique_ptr<ControlChannel> control;
 };
 
@@ -53,11 +53,11 @@ class Builder {
         instance_(instance) {}
 
   using Done = std::function<void(Result<BuiltSandbox>)>;
-  // `sandbox.slot` is a prepared slot, `control` the daemon's end of its control socket. An error
-  // that is returned came before the spawner was asked: the slot is unused and `done` will not be
-  // called.
+  // Needs a prepared slot in `sandbox.slot`; `control` is the daemon's end of its control socket.
+  // An error is returned only before the spawner was asked: then the slot is unused, and `done` is
+  // not called.
   Status Build(const Sandbox& sandbox, UniqueFd control, Done done);
-  // The same without a start message: whoever claims it sends that over the channel.
+  // Like Build, without a start message. The claim sends the message over the channel.
   Status Park(const Sandbox& sandbox, UniqueFd control, Done done);
 
  private:

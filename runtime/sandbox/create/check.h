@@ -1,5 +1,4 @@
-// Checks a request for a sandbox, and returns the sandbox that is to be. Checks
-// have no effect.
+// Checks a request for a sandbox, and returns the sandbox to be made. Checks have no side effects.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -29,10 +28,11 @@
 
 namespace atl::sandbox {
 
-// A sandbox of which all is known, and nothing has an effect yet.
+// A checked sandbox. Nothing has been acquired for it.
 struct Checked {
   Sandbox sandbox;
-  std::string awaited_image = {};  // its name; empty: the image is there
+  std::string awaited_image =
+      {};  // name of the image to wait for; empty: the image is in the store
 };
 
 class Check {
@@ -41,14 +41,16 @@ class Check {
     cgroup::Limits defaults = cgroup::DefaultLimits();
     cgroup::Enforceable limits_available = {};
     std::string host_arch = "amd64";
-    std::vector<std::string> allowed_images = {};  // rules of images/allowed.h; none: all are
-    bool access_tokens = true;  // false: new sandboxes get none, and their execd asks for none
-    std::optional<int64_t> max_timeout_seconds = {};  // that a create may ask for
-    IdlePolicy idle = {};                             // of sandboxes whose create says nothing
-    bool pause_reclaims = false;  // likewise: their memory goes to swap while they are paused
-    uint64_t swap_bytes = 0;      // of the spawner's area for that; 0: there is none
+    std::vector<std::string> allowed_images =
+        {};                     // rules of images/allowed.h; none: all images are allowed
+    bool access_tokens = true;  // false: new sandboxes get no token, and their execd requires none
+    std::optional<int64_t> max_timeout_seconds = {};  // the maximum that a create may ask for
+    IdlePolicy idle = {};                             // policy of creates that do not name one
+    bool pause_reclaims =
+        false;                // default of creates that do not say: a pause moves memory to swap
+    uint64_t swap_bytes = 0;  // size of the spawner's swap area for paused sandboxes; 0: none
   };
-  // All parts outlive it.
+  // All parts outlive this object.
   struct Parts {
     const Clock& clock;
     const netpolicy::Network& network;
@@ -64,42 +66,43 @@ class Check {
   Check(const Check&) = delete;
   Check& operator=(const Check&) = delete;
 
-  // For creates from now on.
+  // Changes the default limits of later creates.
   void SetDefaultLimits(const cgroup::Limits& defaults) { settings_.defaults = defaults; }
 
-  // A client's sandbox, built for its create. kInvalidArgument: the spec; kNotFound: the image;
-  // kPermissionDenied: the operator does not allow it; kAlreadyExists: the name;
-  // kResourceExhausted: come again later. If it is a volume or the snapshot that cannot be had, the
-  // error says so.
+  // Checks a create that is built for its client. kInvalidArgument: the spec. kNotFound: the image.
+  // kPermissionDenied: the operator does not allow it. kAlreadyExists: the name.
+  // kResourceExhausted: try again later. CreateError tells whether a volume or the snapshot is the
+  // cause.
   tl::expected<Checked, CreateError> Create(const Caller& caller, const Wanted& wanted) const;
-  // A member of a template, as it would be built now; and as that create's which claims it.
+  // Member returns a template's member as it would be built now. Claimed returns the member as the
+  // sandbox of the create that claims it.
   Result<Checked> Member(const TemplateRecord& record) const;
   Result<Sandbox> Claimed(const Caller& caller, const Wanted& wanted, Sandbox member) const;
-  // A member of a pool, as it would be built now; it has no id.
+  // Returns a pool's member as it would be built now, without an id.
   Result<Sandbox> PoolMember(const PoolRecord& pool) const;
-  // Children of a sandbox, in no layer of their own yet. kFailedPrecondition: it does not live, or
-  // has too many layers; else as Create.
+  // Returns children of a sandbox, still without the layer of the fork. kFailedPrecondition: the
+  // parent does not live, or has too many layers. Other errors: see Create.
   Result<std::vector<Sandbox>> Children(const Sandbox& parent, size_t count) const;
 
-  // Gives `sandbox` the image that it has waited for. As Create.
+  // Gives `sandbox` the image that it waited for. Errors: see Create.
   Status Image(Sandbox& sandbox, images::Image image) const;
-  // Whether the operator allows the image that a sandbox has. kPermissionDenied.
+  // kPermissionDenied: the operator does not allow the sandbox's image.
   Status ImageOf(const Sandbox& sandbox) const;
 
   uint64_t swap_bytes() const { return settings_.swap_bytes; }
 
  private:
-  // Checks the image by what is known before it is used. `snapshot` null: there is none.
+  // Checks the image by the facts known before it is used. `snapshot` null: no snapshot.
   Status AllowedImage(const Spec& spec, const Snapshot* snapshot) const;
   Result<Checked> Whole(const Caller& caller, const Wanted& wanted, const Snapshot* snapshot) const;
-  // Sets and checks what differs between sandboxes of one kind: deadline, name, policy and
-  // idleness; and whether the host has room for it.
+  // Sets and checks what differs between sandboxes of one kind: deadline, name, policy and idle
+  // policy. Checks whether the host has room for the sandbox.
   Status SetTerms(const Wanted& wanted, Sandbox& sandbox) const;
-  // kInvalidArgument: its memory is to go to swap, and there is none here.
+  // kInvalidArgument: the request wants paused memory in swap, and this host has no swap area.
   Status Reclaim(Spec& spec) const;
   Status UseSnapshot(Sandbox& sandbox, const Snapshot& snapshot) const;
-  // The name to wait for, if the image that is missing is being imported or may be pulled; else why
-  // it is.
+  // Returns the name to wait for if the missing image is being imported or may be pulled; else the
+  // reason why it is missing.
   Result<std::string> AwaitedImage(const std::string& name, const Error& missing) const;
 
   const Parts parts_;

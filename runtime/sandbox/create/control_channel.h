@@ -1,6 +1,6 @@
-// The daemon's end of a sandbox's control socket (wire/start.h): one start message out, one report
-// back. Never blocks: execd may not exist yet when the message is written, and a sandbox may never
-// read it.
+// The daemon's end of a sandbox's control socket (wire/start.h): sends one start message and
+// receives one report. Never blocks: execd may not exist yet when the message is written, and a
+// sandbox may never read it.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -24,38 +24,39 @@ class ControlChannel {
   ControlChannel& operator=(const ControlChannel&) = delete;
   ~ControlChannel();
 
-  // Writes what fits, at once; the rest as execd reads. A message over kMaxStartFrame is
-  // kInvalidArgument.
+  // Writes at once what fits into the socket, and the rest as execd reads. kInvalidArgument: the
+  // message is longer than kMaxStartFrame.
   Status Send(const wire::StartMessage& message);
 
-  // Calls back once with the report, or with why there is none (closed, malformed). The callback
-  // may destroy the channel.
+  // Calls back once with the report, or with the reason why there is none (closed, malformed). The
+  // callback may destroy the channel.
   using Reported = std::function<void(Result<wire::StartReport>)>;
   void Watch(Reported reported);
 
-  // False: process 1 has ended, and Send would only say so with the report.
+  // False: process 1 has ended. Send would not fail then; only the report would show the end.
   bool PeerIsThere() const;
 
-  // The report, if it has arrived by now: for when process 1 has ended and nothing more comes.
+  // Returns the report if it has already arrived. Use it when process 1 has ended, so no further
+  // bytes can come.
   std::optional<wire::StartReport> Drain();
 
-  // After the report: the socket, for what comes behind it, and what of that is there already. The
-  // channel is of no more use.
+  // Call after the report: returns the socket for the output that follows, and puts output that has
+  // already arrived into `received`. The channel cannot be used afterwards.
   UniqueFd TakeSocket(std::string* received);
 
  private:
   void Flush();
-  // Waits for what there is to wait for.
+  // Registers for the pending events, if any.
   void Await();
   void OnEvents(uint32_t events);
-  // nullopt: not all of it is there yet.
+  // Returns nullopt while the report is incomplete.
   std::optional<Result<wire::StartReport>> Read();
 
   Loop& loop_;
   UniqueFd socket_;
   std::string unsent_;
   wire::Frames received_{wire::kMaxReportFrame};
-  Loop::Id watch_ = 0;  // 0: nothing is waited for
+  Loop::Id watch_ = 0;  // 0: no events are awaited
   Reported reported_;   // null: nobody waits for a report
 };
 

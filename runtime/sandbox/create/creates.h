@@ -1,5 +1,6 @@
-// Sandboxes on their way: all that a checked one needs is acquired, it is recorded before a client
-// hears of it, and launched (launch.h). Whatever fails before the record gives all of it back.
+// Creates sandboxes. Acquires all resources of a checked sandbox, launches it (launch.h), and
+// records it before the client gets an answer. A failure before the record gives back all
+// resources.
 //
 // Thread rule: on the loop; nothing blocks.
 #pragma once
@@ -37,25 +38,25 @@
 
 namespace atl::sandbox {
 
-// Sandboxes of one Origin that were asked for, children of forks among them. Repeats of an
-// Idempotency-Key do not count.
+// Counts requested sandboxes of one Origin, including children of forks. Repeated Idempotency-Keys
+// do not count.
 struct OriginStats {
   uint64_t ok = 0;
-  uint64_t refused = 0;  // for what the request says or for want of room
-  uint64_t error = 0;    // for a fault of ours or of the host's
-  Distribution seconds;  // over those that are ok and did not wait for an image
+  uint64_t refused = 0;  // the request was wrong, or there was no room
+  uint64_t error = 0;    // the daemon or the host failed
+  Distribution seconds;  // durations of the successful ones that did not wait for an image
 };
 
 struct CreateStats {
   std::array<OriginStats, kOrigins> origins{};
-  // Part of `refused`: the host had no room.
+  // Parts of `refused`: the host had no room.
   uint64_t refused_by_queue = 0, refused_by_host = 0;
   std::array<Distribution, static_cast<size_t>(wire::Step::kCount)> step_seconds{};
 };
 
 class Creates {
  public:
-  // All parts outlive it.
+  // All parts outlive this object.
   struct Parts {
     const Clock& clock;
     netpolicy::Network& network;
@@ -77,8 +78,8 @@ class Creates {
     Launches& launches;
     const Check& check;
   };
-  // `private_directories`: no path below them is kept in a record's message (private_paths.h).
-  // `exited` is told that process 1 had ended before its sandbox was published.
+  // `private_directories`: a record's message names no path below them (private_paths.h). Calls
+  // `exited` if process 1 ended before its sandbox was published.
   using Exited = std::function<void(Sandbox& sandbox, const wire::SandboxRecord& record)>;
   Creates(const Parts& parts, std::vector<std::string> private_directories, Exited exited)
       : parts_(parts),
@@ -90,24 +91,25 @@ class Creates {
   Creates(const Creates&) = delete;
   Creates& operator=(const Creates&) = delete;
 
-  // From here on the sandbox exists, as its attempt's; the attempt answers when it runs, and its
-  // record is safe, or fails. `parked`, which `checked` has the id of, is claimed; null: it is
-  // built.
+  // Creates the sandbox, owned by its attempt from now on. The attempt answers when the sandbox
+  // runs and its record is committed, or when it fails. `parked`, whose id `checked` has, is
+  // claimed; null: the sandbox is built.
   void Begin(Checked checked, const Wanted& wanted, const std::shared_ptr<Attempt>& attempt,
              std::unique_ptr<ParkedSandbox> parked);
-  // The same in two steps, for those that are built together: it exists, and it goes on.
+  // Begin in two steps, for sandboxes that are built together: Add creates the sandbox, HaveVolumes
+  // continues.
   Sandbox& Add(Sandbox sandbox, const std::shared_ptr<Attempt>& attempt,
                std::shared_ptr<Launch> launch);
   void HaveVolumes(const std::string& id, const std::vector<VolumeMount>& mounts);
-  // One that is recorded, and whose entrypoint has never started, is built once more.
+  // Builds a recorded sandbox again whose entrypoint has never started.
   void BuildAgain(Sandbox& sandbox);
 
-  // Takes back the sandboxes of an attempt that makes some, and counts and logs why.
+  // Takes back the sandboxes of a failed attempt, and counts and logs the reason.
   void TakeBack(const Attempt& attempt, const CreateError& why);
   Attempt::TakeBack TakesBack() {
     return [this](const Attempt& attempt, const CreateError& why) { TakeBack(attempt, why); };
   }
-  // One that runs at last; it was asked for so long ago.
+  // Counts a sandbox that runs now. `took_us`: time since the request.
   void CountOk(Origin origin, int64_t took_us);
 
   // Actions of the machine.
@@ -124,7 +126,7 @@ class Creates {
         : Launch(creates.parts_.launch, std::move(order)), creates_(creates) {}
 
    protected:
-    // It is built: is to be recorded, and published.
+    // Called after the build: records and publishes the sandbox.
     virtual void Built(Sandbox& sandbox);
 
    private:
@@ -142,7 +144,7 @@ class Creates {
   Status TakeImage(Sandbox& sandbox);
   void Progress(const std::string& id, const std::string& text);
   void Imported(const std::string& id, const Status& imported);
-  // Nothing comes of it, and whoever waits is told why.
+  // Ends the sandbox and answers waiting clients with the error.
   void Refuse(Sandbox& sandbox, const CreateError& error);
   // Ends a sandbox that no client was told of.
   void Abandon(Sandbox& sandbox, const Cause& cause);

@@ -1,11 +1,11 @@
-// One launch: from the admitted request for a sandbox until its process 1 has said that it runs, or
-// until it is known why there will be none. What matters only meanwhile is here and goes with it:
-// the turn, the slot and those that were lost, the control socket. What is launched, and what
-// follows, a derived class says: a create (creates.h), a rollback (rollbacks.h).
+// One launch: from the admitted request for a sandbox until its process 1 reports that it runs, or
+// until the launch fails. Holds the state that only a launch needs: the turn, the slot, lost slots,
+// the control socket. A derived class says what is launched and what follows: a create (creates.h)
+// or a rollback (rollbacks.h).
 //
-// A launch that is under way lives as long as an answer may come. If nobody wants its sandbox any
-// more it gives back what it has, by itself. Who waits for the answer to the request, and what a
-// failure takes back, is the attempt's (attempt.h).
+// A launch in flight lives until no answer can come any more. If its sandbox is cancelled, the
+// launch itself gives back what it holds. The attempt (attempt.h) knows the clients that wait for
+// the answer, and takes back the sandbox after a failure.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -31,7 +31,7 @@ namespace atl::sandbox {
 
 class Launch : public std::enable_shared_from_this<Launch> {
  public:
-  // All parts outlive it.
+  // All parts outlive this object.
   struct Parts {
     const Clock& clock;
     Admission& admission;
@@ -42,13 +42,15 @@ class Launch : public std::enable_shared_from_this<Launch> {
   };
   struct Order {
     std::string host_id;
-    std::string request_id = {};  // for the log
+    std::string request_id = {};  // names the request in the log
     Origin origin = Origin::kCold;
-    std::string awaited_image = {};        // its name; empty: it is there
-    images::Credentials registry_as = {};  // who asks for it, should it be pulled
-    // To be claimed, its host id being that above; null: it is to be built.
+    std::string awaited_image =
+        {};  // name of the image to wait for; empty: the image is in the store
+    images::Credentials registry_as = {};  // credentials for a pull of the image
+    // The parked sandbox to claim, which has the host id above; null: build a new one.
     std::unique_ptr<ParkedSandbox> parked = nullptr;
-    // As soon as it is built; else it is parked, and Start has to be called.
+    // True: starts the entrypoint as soon as the sandbox is built. False: parks the sandbox until
+    // Start is called.
     bool start = true;
   };
   Launch(const Parts& parts, Order order);
@@ -56,39 +58,40 @@ class Launch : public std::enable_shared_from_this<Launch> {
   Launch& operator=(const Launch&) = delete;
   virtual ~Launch() = default;
 
-  // Its turn comes, and Done; at once if it is to be claimed.
+  // Queues for a turn; Done follows. A claim needs no turn and begins at once.
   void Enqueue();
-  // It was built, and nothing has been started in it.
+  // Starts the entrypoint of a sandbox that was built with `start` false.
   Status Start(const Sandbox& sandbox) { return control_->Send(StartMessageOf(sandbox)); }
-  // It was built, and is known: `reported` is called with what its execd says of the entrypoint, or
-  // with why it will say nothing, unless Drain or TakeSocket is called before.
+  // Call once the sandbox is built and registered. Calls `reported` with execd's report about the
+  // entrypoint, or with the reason why there is none, unless Drain or TakeSocket is called before.
   void Watch(std::function<void(const Result<wire::StartReport>& report)> reported);
 
-  // The report, if it has arrived by now.
+  // Returns the report if it has already arrived.
   std::optional<wire::StartReport> Drain();
   // See ControlChannel.
   UniqueFd TakeSocket(std::string* received) { return control_->TakeSocket(received); }
 
-  // It has begun, and Done is still to come.
+  // True from the launch's begin until Done.
   bool in_flight() const { return in_flight_; }
 
   const Order& order() const { return order_; }
-  // No secret is kept longer than it is needed.
+  // Moves the credentials out, so no secret is kept longer than needed.
   images::Credentials TakeCredentials() { return std::exchange(order_.registry_as, {}); }
   int64_t asked_us() const { return asked_us_; }
 
-  // The end of process 1, if it overtook the answer to the build.
+  // Keeps an exit of process 1 that overtook the answer to the build.
   void KeepExit(const wire::SandboxRecord& exit) { exit_ = exit; }
   std::optional<wire::SandboxRecord> TakeExit() { return std::exchange(exit_, std::nullopt); }
 
  private:
-  // Its turn: what is to be built in `slot`, whose network is ready. An error: nothing is.
+  // Called at its turn: returns the sandbox to build in `slot`, whose network is ready. An error:
+  // nothing is built.
   virtual Result<const Sandbox*> Begin(uint32_t slot) = 0;
-  // What has begun, as it is now; null: nobody wants it any more.
+  // Returns the sandbox being launched, or null if its client has cancelled it.
   virtual const Sandbox* Begun() = 0;
-  // The slot was lost. It holds no process and no mount; another may come.
+  // The slot was lost. It holds no process and no mount. The launch may get another slot.
   virtual void SlotLost() = 0;
-  // How long the steps of the build took; or why there is none, as a client may be told.
+  // The launch has ended: durations of the build's steps, or an error that a client may see.
   virtual void Done(const tl::expected<wire::Built, CreateError>& built) = 0;
 
   void Fail(Error error);
@@ -106,8 +109,8 @@ class Launch : public std::enable_shared_from_this<Launch> {
   const int64_t asked_us_;
   bool in_flight_ = false;
   int lost_slots_ = 0;
-  SlotPool::Ready slot_;                     // while its buckets are mounted
-  std::unique_ptr<ControlChannel> control_;  // once it is built
+  SlotPool::Ready slot_;                     // while its buckets are being mounted
+  std::unique_ptr<ControlChannel> control_;  // set once the sandbox is built
   std::optional<wire::SandboxRecord> exit_;
 };
 

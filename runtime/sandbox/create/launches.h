@@ -1,5 +1,5 @@
-// The launches under way (launch.h), each from the acquisition of its sandbox until the entrypoint
-// is known to run, or until what was built is released; and what execd reports of the start.
+// The launches in flight (launch.h), each from the acquisition of its sandbox's resources until the
+// entrypoint is known to run, or until the build is released. Handles execd's reports of starts.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -22,31 +22,33 @@ namespace atl::sandbox {
 
 class Launches {
  public:
-  // All outlive it.
+  // All arguments outlive this object.
   Launches(Loop& loop, EntrypointLogs& logs, Registry& registry, Machine& machine);
   Launches(const Launches&) = delete;
   Launches& operator=(const Launches&) = delete;
 
-  // Replaces a launch that the sandbox may have.
+  // Replaces an earlier launch of the sandbox.
   void Add(const Sandbox& sandbox, std::shared_ptr<Launch> launch);
-  // Null: none is under way. It lives on while an answer may come, or its caller holds it.
+  // Returns the sandbox's launch; null if none is in flight. The launch lives while an answer may
+  // come, or the caller holds it.
   std::shared_ptr<Launch> Find(const Sandbox& sandbox) const;
-  // The same, which is none any more.
+  // Like Find, and removes the launch.
   std::shared_ptr<Launch> Take(const Sandbox& sandbox);
 
-  // Its sandbox runs, as far as is known: listens for execd's report of the entrypoint. One that
-  // could not be started is kStartFailed, and the output of all others is followed from now on.
+  // Waits for execd's report about the entrypoint of a running sandbox. Applies kStartFailed if the
+  // entrypoint could not be started; otherwise follows its output.
   void Watch(const Sandbox& sandbox);
-  // Process 1 has ended, and may have said why before that: the two arrive on different sockets.
-  // True: it had, and the sandbox has failed for that reason.
+  // Call when process 1 has ended. The end and execd's report arrive on different sockets, so the
+  // report may already be waiting. Returns true if the report gave the reason: the sandbox has then
+  // failed for that reason.
   bool EndByReport(Sandbox& sandbox);
 
-  // A watcher of the machine: what an earlier start has said counts no more.
+  // A watcher of the machine: discards the report of an earlier start.
   void OnTransition(const Sandbox& sandbox, State before);
 
  private:
   void Reported(const std::string& host_id, const Result<wire::StartReport>& report);
-  // The report has come: what follows it is output.
+  // Call after the report: the following bytes are output.
   void FollowOutput(const Sandbox& sandbox);
   void FailStart(Sandbox& sandbox);
 
@@ -55,7 +57,7 @@ class Launches {
   Registry& registry_;
   Machine& machine_;
   std::unordered_map<const Sandbox*, std::shared_ptr<Launch>> all_;
-  // Why an entrypoint cannot be run, as execd says; its output is still coming.
+  // Errors of entrypoints that execd could not start. Their output is still coming.
   std::unordered_map<const Sandbox*, std::string> failures_;
   const Guard guard_;
 };

@@ -1,6 +1,6 @@
-// Destroys what the spawner has, or may have, and no record names, and gives the slot back behind
-// that: leftovers of an earlier daemon, members of pools that nobody claims, former selves of
-// sandboxes that were rolled back.
+// Destroys sandboxes that the spawner has, or may have, and that no record names, then releases
+// their slots. Orphans are leftovers of an earlier daemon, pool members that nobody claims, and the
+// former processes of rolled back sandboxes.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -25,18 +25,21 @@ namespace atl::sandbox {
 
 class Orphans {
  public:
-  // All outlive it.
+  // All arguments outlive this object.
   Orphans(launch::SpawnerClient& spawner, SlotPool& slots, const Registry& registry, Layers& layers)
       : spawner_(spawner), slots_(slots), registry_(registry), layers_(layers) {}
   Orphans(const Orphans&) = delete;
   Orphans& operator=(const Orphans&) = delete;
 
-  // Called when one has gone, or cannot be destroyed: then its processes have been killed.
+  // Registers a function to call when an orphan is gone, or cannot be destroyed; in the second case
+  // its processes have been killed.
   void OnGone(std::function<void()> gone) { gone_ = std::move(gone); }
 
-  // `slot` 0: it has none. One that cannot be destroyed is found again by the next comparison.
+  // Destroys an orphan. `slot` 0: it has none. The next comparison finds an orphan again that could
+  // not be destroyed.
   void Destroy(const std::string& host_id, uint32_t slot);
-  // There is another spawner: what was asked of the last one is answered, if at all, by its loss.
+  // Call for a new spawner: the old spawner's requests have failed with its connection, or get no
+  // answer.
   void Forget() { all_.clear(); }
 
   bool Has(const std::string& host_id) const { return all_.contains(host_id); }
@@ -51,7 +54,7 @@ class Orphans {
   const Registry& registry_;
   Layers& layers_;
   std::function<void()> gone_;
-  std::map<std::string, uint32_t> all_;  // slots of those that are being destroyed, by host id
+  std::map<std::string, uint32_t> all_;  // slots of orphans that are being destroyed, by host id
 };
 
 }  // namespace atl::sandbox

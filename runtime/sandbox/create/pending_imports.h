@@ -1,4 +1,4 @@
-// Images that are being imported right now, and the sandboxes that wait for them.
+// The images that are being imported, and the sandboxes that wait for them.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -17,32 +17,32 @@ namespace atl::sandbox {
 class PendingImports {
  public:
   using Id = uint64_t;
-  // How far it is, for people.
+  // Returns the progress as text for people.
   using Progress = std::function<std::string()>;
-  // `over` comes once, and nothing after it.
+  // Calls `progress` repeatedly and `over` once, at the end.
   struct Waiter {
-    std::function<void(const std::string& text)> progress;  // at once, and again and again
+    std::function<void(const std::string& text)> progress;  // called at once, and then periodically
     std::function<void(const Status& imported)> over;
   };
 
-  // At most `limit` sandboxes wait.
+  // `limit`: the maximum number of waiting sandboxes.
   PendingImports(Loop& loop, size_t limit) : loop_(loop), limit_(limit) {}
   PendingImports(const PendingImports&) = delete;
   PendingImports& operator=(const PendingImports&) = delete;
   ~PendingImports() { loop_.Cancel(timer_); }
 
-  // The image of this normalised name is on its way.
+  // Registers an import of the image with this normalised name.
   Id Begin(const std::string& image, Progress progress);
-  // What became of it: everybody need not wait any longer if it was imported, or if it was the last
-  // attempt at this image. Another call with the same id does nothing.
+  // Reports the result of an import. Wakes all waiters if the import succeeded or if no other
+  // attempt at this image is left. A repeated call with the same id does nothing.
   void End(Id id, const Status& imported);
 
   bool IsRunning(const std::string& image) const { return images_.contains(image); }
-  // kResourceExhausted: as many wait as may.
+  // kResourceExhausted: the maximum number of sandboxes waits.
   Status CheckRoom() const;
-  // While IsRunning.
+  // Requires IsRunning.
   void Wait(const std::string& image, const std::string& sandbox, Waiter waiter);
-  // It waits no more, if it did.
+  // Removes a sandbox's waiter, if there is one.
   void Forget(const std::string& image, const std::string& sandbox);
   size_t waiting() const { return waiting_; }
 
@@ -58,7 +58,7 @@ class PendingImports {
   std::map<std::string, Image> images_;
   Id last_ = 0;
   size_t waiting_ = 0;
-  Loop::Id timer_ = 0;  // runs while somebody waits
+  Loop::Id timer_ = 0;  // runs while a sandbox waits
 };
 
 }  // namespace atl::sandbox

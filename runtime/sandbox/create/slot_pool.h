@@ -1,12 +1,12 @@
-// Slots: all of a sandbox that no image decides, made ahead because it is most of what a create
-// costs: namespaces, id range, cgroup, and an execd that waits for its root. A slot is prepared by
-// the spawner and attached by the network, handed out once, and its number rests until the kernel
-// has taken the old link down.
+// Slots: the parts of a sandbox that no image decides, prepared ahead because they are most of the
+// cost of a create: namespaces, id range, cgroup, and an execd that waits for its root. The spawner
+// prepares a slot, the network attaches it, and one sandbox gets it. Afterwards its number rests
+// until the kernel has removed the old link.
 //
-// Preparing costs the spawner a millisecond that a waiting build would have to wait for too, so the
-// pool is refilled when no build is at work and a few milliseconds have passed since the last one
-// was handed out (its client is about to send the first command). Only an empty pool prepares while
-// somebody waits.
+// The spawner needs a millisecond to prepare a slot, and a waiting build would have to wait for it.
+// So the pool refills only when no build is at work and some milliseconds have passed since the
+// last slot was taken, because its client is about to send the first command. An empty pool
+// prepares slots even while builds wait.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -37,14 +37,15 @@ namespace atl::sandbox {
 class SlotPool {
  public:
   struct Config {
-    uint32_t ready = 8;  // how many are kept prepared
+    uint32_t ready = 8;  // number of slots to keep prepared
     uint32_t last_slot = netpolicy::kMaxSlot;
-    // A number rests at least this long if there is a fresh one to use instead: packets and
-    // connections of its last owner may still be on the way.
+    // Minimum rest of a number while an unused number is available, because packets and connections
+    // of its last owner may still be in flight.
     int64_t rest_us = 1000 * 1000;
     int64_t refill_delay_us = 20 * 1000;
     std::string socket_directory;  // see slot_sockets.h
-    // What a slot's cgroup gets ahead of time: the defaults, so that most builds write no limit.
+    // The limits that a slot's cgroup gets ahead. They are the defaults, so most builds write no
+    // limit.
     cgroup::Limits limits;
   };
   struct Ready {
@@ -59,42 +60,42 @@ class SlotPool {
   SlotPool& operator=(const SlotPool&) = delete;
   ~SlotPool();
 
-  // At start, and whenever a new spawner answers: `live` slots belong to sandboxes, `prepared` ones
-  // are dropped, because the descriptor through which they could be attached went with the
-  // connection that prepared them. Whoever waits goes on waiting.
+  // Call at start and for each new spawner. Sandboxes own the `live` slots. Drops the `prepared`
+  // slots, because the descriptor that could attach them was lost with the connection that prepared
+  // them. Waiters keep waiting.
   void Reset(const std::vector<uint32_t>& live, const std::vector<uint32_t>& prepared);
 
-  // `owned` have sandboxes, `prepared` the spawner has in stock; both are of now. What nobody has
-  // any more comes back, what is in stock on one side only is dropped, and links that outlived
-  // their slots are removed. Returns how many were wrong.
+  // Corrects the pool by two present lists: the slots that sandboxes own, and the spawner's stock.
+  // Recovers slots that nobody owns, drops slots that are in stock on one side only, and removes
+  // links that outlived their slots. Returns the number of corrections.
   struct Wrong {
     uint32_t slots = 0;
     uint32_t links = 0;
   };
   Wrong Mend(const std::vector<uint32_t>& owned, const std::vector<uint32_t>& prepared);
 
-  // Hands out a slot, perhaps before it returns. Waiters are served in order. No number left is
-  // kResourceExhausted; kUnavailable: those that nobody has are not usable again within 10 s. When
-  // several slots in a row cannot be prepared, the first waiter fails: one alone may still be held
-  // by what an earlier daemon had asked for.
+  // Hands out a slot, possibly before it returns. Serves waiters in order. kResourceExhausted: all
+  // numbers are owned. kUnavailable: free numbers exist, but none became usable within 10 s. If
+  // several slots in a row cannot be prepared, the first waiter fails; one failure is not enough,
+  // because a request of an earlier daemon may still hold one slot.
   void Take(Taken taken);
-  // Nothing is left of it as it was prepared: a sandbox has been built in it, or it was lost.
+  // Marks a slot whose prepared state is consumed: a sandbox was built in it, or it was lost.
   void MarkUsed(uint32_t slot) { use_[slot] = Use::kUsed; }
-  // The sandbox in `slot` is gone, or there was none: one that was not used is dropped first.
+  // Gives the slot back after its sandbox is gone, or was never built. Drops an unused slot first.
   void Release(uint32_t slot);
 
-  // A create is on its way, whether or not it takes one: stock that can wait does so for a while.
+  // Call when a create is coming, whether or not it takes a slot: delays the refill.
   void GiveWay();
-  // While true, nothing is prepared that nobody waits for.
+  // While true, prepares slots only for waiters.
   void SetBusy(bool busy);
 
   size_t ready() const { return ready_.size(); }
   size_t waiting() const { return waiters_.size(); }
   size_t resting() const { return resting_.size(); }
   uint64_t prepared_total() const { return prepared_total_; }
-  // Takes that had to wait.
+  // Returns the number of takes that had to wait.
   uint64_t misses_total() const { return misses_total_; }
-  // Durations of the steps of all slots that were prepared.
+  // Durations of the steps of all prepared slots.
   const std::array<Distribution, static_cast<size_t>(wire::kFirstBuildStep)>& step_seconds() const {
     return step_seconds_;
   }
@@ -114,12 +115,12 @@ class SlotPool {
 
   void Pump();
   void PumpLater(int64_t delay_us);
-  // 0: none at present.
+  // Returns 0 if no number is usable at present.
   uint32_t PickNumber();
   void Prepare(uint32_t slot);
   void Prepared(Ready slot, const Result<wire::PreparedSlot>& prepared);
   void PrepareFailed(uint32_t slot, Error error);
-  // Nobody waits without end for links that linger.
+  // Fails waiters that have waited too long for links that do not disappear.
   void GiveUpOldWaiters(int64_t now_us);
   void Discard(uint32_t slot);
   void Detach(uint32_t slot);
@@ -131,7 +132,7 @@ class SlotPool {
   netpolicy::Network& network_;
   const Config config_;
 
-  std::vector<Use> use_;  // by number
+  std::vector<Use> use_;  // indexed by slot number
   uint32_t fresh_from_ = 1;
   std::deque<Ready> ready_;
   std::deque<Waiter> waiters_;   // oldest first
@@ -140,11 +141,11 @@ class SlotPool {
   uint64_t generation_ = 0;  // answers to calls from before a Reset are stale
   bool busy_ = false;
   int64_t last_used_us_ = 0;
-  // Answers of the spawner may come after the pool has gone.
+  // Answers of the spawner may come after this object is gone.
   const Guard guard_;
   int failures_in_a_row_ = 0;
   size_t unready_in_a_row_ = 0;  // numbers whose last owner's files are still being deleted
-  int64_t retry_at_us_ = 0;      // after a failure nobody waited for
+  int64_t retry_at_us_ = 0;      // after a failure with no waiter
   Loop::Id timer_ = 0;
   uint64_t prepared_total_ = 0;
   uint64_t misses_total_ = 0;

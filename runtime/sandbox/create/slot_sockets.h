@@ -1,6 +1,6 @@
-// The two sockets between the daemon and a sandbox's execd: the control socket and the exec API's,
-// which has a name for the proxy to connect to. Both are made with the slot, before it is known
-// whose they will be; the name changes when it is.
+// The two sockets between the daemon and a sandbox's execd: the control socket, and the named
+// listener of the exec API, to which the proxy connects. Both are made with the slot, before its
+// sandbox is known; the listener is renamed when a sandbox gets the slot.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@ struct SlotSockets {
   UniqueFd execd_control;
   UniqueFd execd_listener;
 };
-// `directory` belongs to the daemon's user, mode 0700. What an earlier owner of the slot has left
-// is replaced.
+// Opens the sockets of a slot. `directory` belongs to the daemon's user, mode 0700. Replaces
+// leftovers of an earlier owner of the slot.
 Result<SlotSockets> OpenSlotSockets(const std::string& directory, uint32_t slot);
-// From here on the listener is found under SocketPath(directory, id) (socket_path.h).
+// Renames the listener to SocketPath(directory, id) (socket_path.h).
 Status NameSlotSocket(const std::string& directory, uint32_t slot, const std::string& id);
 void RemoveSlotSocket(const std::string& directory, uint32_t slot);
 

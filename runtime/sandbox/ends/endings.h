@@ -1,6 +1,6 @@
-// The end of a sandbox, from whatever ends it to the moment at which nothing of it is left: by
-// request, at its deadline, or because its process 1 has ended. What it holds is destroyed behind
-// that, and asked for until it is done.
+// Ends sandboxes, from the cause (a request, the deadline, or the exit of process 1) until nothing
+// of the sandbox is left. Has the spawner destroy what the sandbox holds, and repeats that until it
+// is done.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -38,14 +38,14 @@ class SpawnerClient;
 
 namespace atl::sandbox {
 
-// Why there is no such sandbox any more.
+// The reason for which a sandbox ended.
 enum class End : uint8_t {
-  kExit,     // process 1 ended with code 0
-  kError,    // otherwise
-  kStopped,  // process 1 ended, whatever its code, because a client had asked for that
-  kOom,      // killed by the kernel for its memory
+  kExit,     // process 1 exited with code 0
+  kError,    // process 1 ended otherwise
+  kStopped,  // process 1 ended, with any code, after a client had asked for it
+  kOom,      // the kernel killed it for its memory
   kFailed,   // its entrypoint could not be started
-  kDeleted,  // by request
+  kDeleted,  // a client deleted it
   kExpired,
   kIdle,
   kLost,  // the host or the spawner was restarted
@@ -54,7 +54,7 @@ inline constexpr int kEnds = 9;
 
 class Endings {
  public:
-  // All parts outlive it.
+  // All parts outlive this object.
   struct Parts {
     Loop& loop;
     const Clock& clock;
@@ -76,40 +76,42 @@ class Endings {
   Endings(const Endings&) = delete;
   Endings& operator=(const Endings&) = delete;
 
-  // Once it returns, the sandbox is not found any more and will be gone even if we die. kNotFound;
-  // else what the store says: then it is as it was.
+  // Deletes a sandbox. Once it returns, clients do not find the sandbox, and it will be removed
+  // even if the daemon dies. kNotFound. Other errors come from the store; then nothing has changed.
   Status Delete(const Caller& caller, const std::string& id);
-  // A client has its entrypoint signalled so that it ends: however it then ends, it has not failed.
+  // Call when a client has the entrypoint signalled to end it. Then no exit counts as a failure.
   void Stopping(const Caller& caller, const std::string& id);
-  // Calls `then` when the sandbox has ended or is not there, at the latest after a second. For
-  // whoever has lost its execd: why comes by another way, from the spawner, a moment later.
+  // Calls `then` when the sandbox has ended or does not exist, after a second at the latest. For a
+  // caller that has lost its connection to execd: the spawner reports the reason a moment later,
+  // over another socket.
   void AwaitEnd(const Caller& caller, const std::string& id, std::function<void()> then);
 
-  // Its deadline has passed. An unknown one is no error.
+  // Call when the deadline has passed. Succeeds for an unknown id.
   void Expire(const std::string& id);
-  // Process 1 has ended, as the spawner or the kernel says.
+  // The spawner or the kernel reports that process 1 has ended.
   void Exited(Sandbox& sandbox, const wire::SandboxRecord& record);
 
-  // Actions of the machine: destroys what it holds; removes its record and all that is known of it.
+  // Actions of the machine. Release destroys what the sandbox holds. Forget removes its record and
+  // all other traces.
   void Release(Sandbox& sandbox);
   void Forget(Sandbox& sandbox);
   // A watcher of the machine.
   void OnTransition(const Sandbox& sandbox, State before);
 
-  // Whether the spawner has been asked to destroy what it holds.
+  // Returns true if the spawner has been asked to destroy what the sandbox holds.
   bool IsReleasing(const Sandbox& sandbox) const { return releases_.contains(&sandbox); }
-  // Nobody is at it any more, so that the next Release is the first.
+  // Cancels the bookkeeping of a release, so that the next Release begins anew.
   void ForgetRelease(const Sandbox& sandbox) { releases_.erase(&sandbox); }
-  // Sandboxes whose release was first asked for so long ago and is not over.
+  // Counts sandboxes whose first release order is older than `longer_than_us` and not done.
   uint64_t CountReleasing(int64_t longer_than_us) const;
-  // Sandboxes of which nothing is left, since the daemon started.
+  // Returns the number of sandboxes removed completely since the daemon started.
   uint64_t removed() const { return removed_; }
   const std::array<uint64_t, kEnds>& ends() const { return ends_; }
 
  private:
   struct Ordered {
-    uint64_t order = 0;    // the latest: answers to others count no more
-    int64_t asked_us = 0;  // the first time
+    uint64_t order = 0;    // number of the latest order; answers to older orders are ignored
+    int64_t asked_us = 0;  // time of the first order
   };
   void AwaitEndUntil(const Caller& caller, const std::string& id, int64_t deadline_us,
                      std::function<void()> then);
@@ -119,8 +121,9 @@ class Endings {
   const Parts parts_;
   std::unordered_set<const Sandbox*> stopping_;  // a client wants their entrypoints to end
   std::unordered_map<const Sandbox*, Ordered> releases_;
-  const Sandbox* oom_killed_ = nullptr;  // while its end is entered
-  uint64_t orders_ = 0;                  // the number of the latest
+  const Sandbox* oom_killed_ =
+      nullptr;           // set while the machine applies the end of an OOM-killed sandbox
+  uint64_t orders_ = 0;  // number of the latest order
   uint64_t removed_ = 0;
   std::array<uint64_t, kEnds> ends_{};
   const Guard guard_;

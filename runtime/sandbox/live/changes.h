@@ -1,5 +1,5 @@
-// Changes that clients make to a sandbox that lives: its deadline, its labels, its network policy,
-// its credential vault, the line for its isolated sessions.
+// Applies clients' changes to a live sandbox: its deadline, labels, network policy, credential
+// vault, and the channel for its isolated sessions.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -27,7 +27,7 @@ namespace atl::sandbox {
 
 class Changes {
  public:
-  // All parts outlive it.
+  // All parts outlive this object.
   struct Parts {
     const Clock& clock;
     netpolicy::Network& network;
@@ -39,8 +39,8 @@ class Changes {
     Registry& registry;
     Machine& machine;
   };
-  // `renew_interval_seconds`: accesses may renew those that ask for it, each at most once in this
-  // time; none: they do not.
+  // `renew_interval_seconds`: minimum time between two renewals of one sandbox by accesses; none:
+  // accesses renew no deadline.
   Changes(const Parts& parts, std::optional<int64_t> renew_interval_seconds)
       : parts_(parts), renew_interval_seconds_(renew_interval_seconds) {
     parts_.registry.OnRemove([this](const Sandbox& sandbox) { touched_ms_.erase(&sandbox); });
@@ -48,36 +48,37 @@ class Changes {
   Changes(const Changes&) = delete;
   Changes& operator=(const Changes&) = delete;
 
-  // Moves the deadline. kNotFound; kFailedPrecondition: it has none. kInvalidArgument: not in the
-  // future.
+  // Moves the deadline. kNotFound. kFailedPrecondition: the sandbox has no deadline.
+  // kInvalidArgument: the new deadline is not in the future.
   Status Renew(const Caller& caller, const std::string& id, int64_t expires_at_ms);
-  // Somebody has used the sandbox: moves the deadline of one that asked for it. Cheap, and never
-  // fails visibly.
+  // Call for each access: moves the deadline of a sandbox that asked for renewal by access. Cheap.
+  // Reports no errors.
   void Touch(const Caller& caller, const std::string& id);
-  // Null removes a label, anything else sets it; others stay as they are. kNotFound;
-  // kInvalidArgument: too many; kAlreadyExists: see Registry::CheckName.
+  // Patches labels: null removes a label, a value sets it, all other labels stay. kNotFound.
+  // kInvalidArgument: too many labels. kAlreadyExists: see Registry::CheckName.
   using MetadataPatch = std::map<std::string, std::optional<std::string>>;
   Status PatchMetadata(const Caller& caller, const std::string& id, const MetadataPatch& patch);
 
-  // Its egress policy, from now on. kNotFound; kInvalidArgument: the policy, or that its vault's
-  // credentials are bound to what it denies; then, and if it cannot be stored or enforced, the one
-  // before holds.
+  // Replaces the egress policy. kNotFound. kInvalidArgument: the policy is invalid, or denies a
+  // host that the vault has credentials for. After any error, also of the store or the network, the
+  // old policy stays in force.
   Status SetPolicy(const Caller& caller, const std::string& id, netpolicy::SharedPolicy policy);
 
-  // Its credential vault; null: it has none. kNotFound; kFailedPrecondition: it can have none.
+  // Returns the credential vault; null if the sandbox has none. kNotFound. kFailedPrecondition: the
+  // sandbox cannot have a vault.
   Result<const vault::Vault*> FindVault(const Caller& caller, const std::string& id) const;
-  // See Vaults::Set; kInvalidArgument: its network policy does not cover the vault.
+  // See Vaults::Set. kInvalidArgument: the sandbox's network policy does not cover the vault.
   void SetVault(const Caller& caller, const std::string& id, vault::Vault vault,
                 std::function<void(Status)> done);
   Status RemoveVault(const Caller& caller, const std::string& id);
 
-  // A request of a client's is on its way that the sandbox's execd may need the daemon for.
+  // Call before a client's request that may make the sandbox's execd ask for an isolated session.
   void OpenSessions(const Caller& caller, const std::string& id);
 
  private:
   const Parts parts_;
   const std::optional<int64_t> renew_interval_seconds_;
-  std::unordered_map<const Sandbox*, int64_t> touched_ms_;  // when accesses moved deadlines
+  std::unordered_map<const Sandbox*, int64_t> touched_ms_;  // times when accesses moved deadlines
 };
 
 }  // namespace atl::sandbox

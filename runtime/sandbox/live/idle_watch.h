@@ -1,14 +1,14 @@
-// Tells which sandboxes are idle.
+// Detects idle sandboxes.
 //
-// A sandbox is in use while a request that it has answered well is open (a stream or a terminal
-// counts for as long as it is open), or while its processes use more than 1 % of one CPU between
-// two looks. A look reads one small file of the kernel's each quarter of the time to idle, at most
-// each 15 seconds. Everything else is idle: a server between two requests, a sleeping background
-// command, an open outgoing connection.
+// A sandbox is busy while a request that it has answered successfully is open (a stream or a
+// terminal counts while it is open), or while its processes use more than 1 % of one CPU between
+// two samples. Everything else is idle: a server between two requests, a sleeping background
+// command, an open outgoing connection. A sample reads one small kernel file, each quarter of the
+// time to idle, at most every 15 seconds.
 //
-// A request that is still unanswered delays the pause, because its answer would stall, but it is no
-// use. If the sandbox refuses the request, the time to idle goes on as if the request had not come,
-// and a sandbox that was resumed for that request alone is idle again at once, whatever it computed
+// An unanswered request delays the pause, because its answer would stall, but it does not count as
+// use. If the sandbox refuses the request, the time to idle goes on as if the request had not come.
+// If the sandbox was resumed for that request alone, it is idle again at once, whatever it computed
 // meanwhile.
 //
 // Thread rule: on the loop.
@@ -29,7 +29,7 @@ namespace atl::sandbox {
 
 class IdleWatch {
  public:
-  // Processor time of the sandbox in a slot, since it began.
+  // Returns the CPU time of the slot's sandbox since it began.
   using CpuMicros = std::function<Result<uint64_t>(uint32_t slot)>;
   using Idle = std::function<void(const std::string& id)>;
   IdleWatch(Loop& loop, const Clock& clock, CpuMicros cpu_micros, Idle idle)
@@ -38,32 +38,33 @@ class IdleWatch {
   IdleWatch& operator=(const IdleWatch&) = delete;
   ~IdleWatch();
 
-  // The sandbox runs from now on. It counts as used at this moment, unless it was resumed for
-  // requests that are still unanswered. Calls `idle` once, after `after_seconds` without use; call
-  // Watch again then.
+  // The sandbox runs from now on. This moment counts as use, unless the sandbox was resumed for
+  // requests that are still unanswered. Calls `idle` once, after `after_seconds` without use. Call
+  // Watch again after that.
   void Watch(const std::string& id, uint32_t slot, int64_t after_seconds);
-  // It does not run (any more).
+  // The sandbox is paused or ended.
   void Rest(const std::string& id);
-  // There is no such sandbox any more.
+  // The sandbox is gone.
   void Forget(const std::string& id);
 
   class Request;
-  // A request to the sandbox, watched or not, until the last copy is gone.
+  // Registers a request to the sandbox, watched or not. The request ends with the last copy.
   std::shared_ptr<Request> Open(const std::string& id);
 
  private:
   struct Uses {
-    size_t open = 0;                // requests
-    size_t answered = 0;            // those of them that count as use
-    bool unused = false;            // since it runs
-    int64_t last_us = 0;            // the last use
+    size_t open = 0;                // open requests
+    size_t answered = 0;            // open requests that count as use
+    bool unused = false;            // no use since it runs
+    int64_t last_us = 0;            // time of the last use
     std::function<void()> refused;  // null: the watch or the sandbox is gone
   };
   struct Watched {
     uint32_t slot = 0;
     int64_t after_us = 0;
-    std::shared_ptr<Uses> uses = std::make_shared<Uses>();  // outlives us in who has it open
-    uint64_t cpu_micros = 0;                                // at the last look
+    std::shared_ptr<Uses> uses =
+        std::make_shared<Uses>();  // open requests keep it after this object is gone
+    uint64_t cpu_micros = 0;       // value at the last sample
     int64_t looked_us = 0;
     Loop::Id timer = 0;
   };
@@ -83,7 +84,7 @@ class IdleWatch::Request {
   Request(const Request&) = delete;
   Request& operator=(const Request&) = delete;
   ~Request();
-  // The sandbox has answered well: the request is use from now on until it ends.
+  // The sandbox has answered successfully: the request counts as use until it ends.
   void Count();
 
  private:

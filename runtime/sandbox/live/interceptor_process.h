@@ -1,6 +1,6 @@
-// An interceptor (intercept/README.md) as a process of ours: one sandbox's, with the daemon's user
-// and nothing of its rights. It knows the vault as long as it lives, and so do we, so that one that
-// has ended is started again by the next connection that needs it.
+// Runs the interceptor (intercept/README.md) of one sandbox as a child process, with the daemon's
+// user and without its capabilities. Both the process and this object hold the vault, so the next
+// connection restarts a process that has ended.
 //
 // Thread rule: on the loop; no call blocks.
 #pragma once
@@ -23,13 +23,14 @@
 namespace atl::sandbox {
 
 struct InterceptorProgram {
-  std::string path;         // of atoll-intercept
-  std::string authorities;  // PEM file of those that servers are believed by
+  std::string path;         // path of atoll-intercept
+  std::string authorities;  // PEM file of the certificate authorities that the interceptor trusts
+                            // in servers
 };
 
 class InterceptorProcess final : public netpolicy::Interceptor {
  public:
-  // `program` outlives it. Nothing is started yet.
+  // `program` outlives this object. The constructor starts no process.
   InterceptorProcess(Loop& loop, const InterceptorProgram& program, std::string sandbox_id,
                      intercept::Authority authority)
       : loop_(loop),
@@ -41,11 +42,11 @@ class InterceptorProcess final : public netpolicy::Interceptor {
   ~InterceptorProcess() override { Stop(); }
 
   using Done = std::function<void(Status)>;
-  // Of connections and requests from now on. `done` when it serves, later or at once; an error:
-  // it does not, and the vault is what it was.
+  // Replaces the vault for new connections and requests. Calls `done` now or later, once the
+  // process uses the vault. After an error the old vault stays.
   void SetVault(vault::Vault vault, Done done);
   const vault::Vault& vault() const { return vault_; }
-  // No credentials from now on; connections that are there go on.
+  // Removes all credentials. Open connections go on.
   void Empty();
 
   bool Wants(std::string_view name, bool tls, uint16_t port) override;
@@ -63,8 +64,8 @@ class InterceptorProcess final : public netpolicy::Interceptor {
   const std::string sandbox_id_;
   const intercept::Authority authority_;
   vault::Vault vault_;
-  UniqueFd line_;     // invalid: there is no process
-  UniqueFd process_;  // its pidfd
+  UniqueFd line_;     // invalid: no process
+  UniqueFd process_;  // pidfd of the process
   Loop::Id watch_ = 0;
   bool ready_ = false;
   int64_t started_us_ = 0;

@@ -1,9 +1,9 @@
-// Whether a sandbox that lives runs or stands still: because a client asked, or because nobody used
-// it, and then until somebody does; and what becomes of a paused sandbox's memory.
+// Pauses and resumes live sandboxes, for clients and for the idle policy. Moves a paused sandbox's
+// memory to swap.
 //
-// A paused sandbox's reason says whose the pause is, and survives a restart: IDLE_PAUSED is the
-// idle policy's, and the next request ends it; CONTAINER_PAUSED is a client's, and only a resume
-// does.
+// A paused sandbox has a reason, which survives a restart. IDLE_PAUSED: the idle policy paused it,
+// and the next request resumes it. CONTAINER_PAUSED: a client paused it, and only a client's resume
+// ends the pause.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -35,24 +35,24 @@ class SpawnerClient;
 namespace atl::sandbox {
 
 struct PauseStats {
-  Distribution resume_seconds;  // until a paused one runs, whoever asked
-  uint64_t paused = 0;          // because somebody asked
+  Distribution resume_seconds;  // time until a paused sandbox runs, whoever asked
+  uint64_t paused = 0;          // pauses by clients
   uint64_t idle_paused = 0;
-  uint64_t woken = 0;      // by a request, out of idle_paused
-  uint64_t reclaimed = 0;  // of all pauses, whose memory went to swap
-  uint64_t kept = 0;       // should have, and did not
+  uint64_t woken = 0;      // resumes of idle-paused sandboxes by a request
+  uint64_t reclaimed = 0;  // pauses whose memory went to swap
+  uint64_t kept = 0;       // pauses whose memory should have gone to swap and did not
   uint64_t reclaimed_bytes = 0;
 };
 
 class Pauses {
  public:
   struct Settings {
-    // Processor time of the sandbox in a slot, since it began.
+    // Returns the CPU time of the slot's sandbox since it began.
     IdleWatch::CpuMicros cpu_micros = [](uint32_t) { return 0; };
-    // No path below them is kept in a record's message (private_paths.h).
+    // A record's message never names a path below one of these directories (private_paths.h).
     std::vector<std::string> private_directories = {};
   };
-  // All parts outlive it.
+  // All parts outlive this object.
   struct Parts {
     Loop& loop;
     const Clock& clock;
@@ -67,40 +67,42 @@ class Pauses {
   Pauses(const Pauses&) = delete;
   Pauses& operator=(const Pauses&) = delete;
 
-  // `done` is called, later or at once, when every process of it stands still, or goes on.
-  // kNotFound; kFailedPrecondition: it is in another state. Whoever asks for the same while it is
-  // under way waits for it too. A pause of the idle policy's becomes one of whoever asks for it.
+  // Freezes or thaws every process of the sandbox. Calls `done` now or later, when that is done.
+  // kNotFound. kFailedPrecondition: the state does not allow it. A client that asks for a
+  // transition in flight waits for it, too. A client's Pause of an idle-paused sandbox makes the
+  // pause the client's.
   void Pause(const Caller& caller, const std::string& id, Settled done);
   void Resume(const Caller& caller, const std::string& id, Settled done);
-  // `done` when it runs, at once if it does. Lets it go on if it Wakes; kNotFound;
-  // kFailedPrecondition: it is in another state.
+  // Calls `done` when the sandbox runs, at once if it does already. Resumes it if it Wakes.
+  // kNotFound. kFailedPrecondition: another state.
   void Wake(const Caller& caller, const std::string& id, Settled done);
 
-  // A stranger's request to the sandbox, until the last copy is gone: the idle policy does not
-  // pause the sandbox meanwhile. The request counts as use once its caller says that the sandbox
-  // has answered it well. Null: it has no idle policy.
+  // Registers a client's request to the sandbox, until the last copy is gone. Meanwhile the idle
+  // policy does not pause the sandbox. The request counts as use once the caller reports a
+  // successful answer. Null: the sandbox has no idle policy.
   std::shared_ptr<IdleWatch::Request> OpenRequest(const Sandbox& sandbox);
-  // The same for work of the daemon's, which counts as use from now on.
+  // Registers work of the daemon, which counts as use at once.
   std::shared_ptr<const void> Use(const Sandbox& sandbox);
 
-  // A member of a template stands still, or goes on for a create that has claimed it.
+  // Rest freezes a template's member. Claim thaws it for the create that has claimed it.
   void Rest(Sandbox& member, Settled done);
   void Claim(Sandbox& member, Settled done);
 
-  // Actions of the machine, and what a reconciliation does again: has the spawner freeze or thaw
-  // it, and its memory brought to swap if it is paused and that is to be.
+  // Actions of the machine; the reconciler repeats them. Ask has the spawner freeze or thaw the
+  // sandbox. AskReclaim has it move the memory of a paused sandbox to swap, if the sandbox wants
+  // that.
   void Ask(const Sandbox& sandbox, bool frozen);
   void AskReclaim(const Sandbox& sandbox);
-  // A watcher of the machine: the idle watch follows what runs.
+  // A watcher of the machine: starts and stops the idle watch.
   void OnTransition(Sandbox& sandbox, State before);
-  // The same for a sandbox that runs and that the watch does not know yet.
+  // Starts the idle watch of a running sandbox that the watch does not know yet.
   void WatchIdle(const Sandbox& sandbox);
 
   const PauseStats& stats() const { return stats_; }
 
  private:
   struct Ordered {
-    uint64_t order = 0;  // the latest: answers to others count no more
+    uint64_t order = 0;  // number of the latest order; answers to older orders are ignored
     int64_t asked_us = 0;
   };
   void Switch(Sandbox& sandbox, Event event, const char* reason, const char* message,
@@ -109,7 +111,7 @@ class Pauses {
                      const char* message, const Settled& done);
   void TakeOver(Sandbox& sandbox, Settled done);
   void OnIdle(const std::string& id);
-  // Null: the sandbox is gone, or another order counts.
+  // Returns null if the sandbox is gone, or another order is the latest.
   Sandbox* Asked(const std::string& id, uint64_t order);
   uint64_t OrderOf(const Sandbox& sandbox) const;
   void Answered(const std::string& id, uint64_t order, bool frozen, const Status& status);
@@ -120,7 +122,7 @@ class Pauses {
   const Settings settings_;
   IdleWatch idle_;
   std::unordered_map<const Sandbox*, Ordered> orders_of_;
-  uint64_t orders_ = 0;  // the number of the latest
+  uint64_t orders_ = 0;  // number of the latest order
   PauseStats stats_;
   const Guard guard_;
 };

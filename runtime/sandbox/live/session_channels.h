@@ -1,9 +1,9 @@
-// The daemon's end of the line by which a sandbox's execd asks for isolated sessions
-// (wire/session.h). What comes is a stranger's: one request at a time, of bounded size, and about
-// its own sandbox only, whatever it says; all else is the spawner's to check.
+// The daemon's end of the channels by which execd asks for isolated sessions (wire/session.h). The
+// input is hostile. The daemon handles one request at a time, of bounded size, and only about the
+// sandbox of the channel, whatever the request says. The spawner checks everything else.
 //
-// A line is opened when a client's request may need it, so that sandboxes without sessions cost
-// nothing, and after a restart of the daemon as before it.
+// The daemon opens a channel when a client's request may need it. So sandboxes without sessions
+// cost nothing, and a restarted daemon needs no recovery of channels.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -28,19 +28,19 @@ class SpawnerClient;
 
 namespace atl::sandbox {
 
-// What begins the paths of whose requests a line is opened for.
+// Prefix of the paths whose requests open a channel.
 inline constexpr std::string_view kSessionPaths = "/v1/isolated/";
 
 class SessionChannels {
  public:
-  // Both borrowed.
+  // Both arguments are borrowed.
   SessionChannels(Loop& loop, launch::SpawnerClient& spawner) : loop_(loop), spawner_(spawner) {}
   SessionChannels(const SessionChannels&) = delete;
   SessionChannels& operator=(const SessionChannels&) = delete;
   ~SessionChannels();
 
-  // Unless it is open. execd keeps whoever needs it waiting until it is; if it cannot be opened
-  // they are told so there.
+  // Opens the sandbox's channel unless it is open. execd holds requests that need the channel until
+  // it is open, and fails them if it cannot be opened.
   void Open(const std::string& id, const std::string& execd_socket,
             const std::string& access_token);
 
@@ -51,7 +51,7 @@ class SessionChannels {
     Loop::Id watch = 0;
     std::optional<LineHead> head{std::in_place};  // until the first frame
     wire::Frames frames{wire::kMaxSessionRequest};
-    std::vector<UniqueFd> descriptors;  // that came with what is in frames
+    std::vector<UniqueFd> descriptors;  // descriptors that came with the bytes in `frames`
   };
   using ChannelPtr = std::shared_ptr<Channel>;
 

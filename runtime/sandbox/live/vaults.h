@@ -1,5 +1,6 @@
-// The credential vaults of sandboxes, in memory alone: a daemon that starts knows none of the one
-// before. A vault is in force with the answer to who has set it, wherever the sandbox's slot is.
+// The credential vaults of sandboxes. They exist in memory only, so a restarted daemon has none of
+// them. A vault is in force before its client gets the answer, and follows the sandbox to a new
+// slot.
 //
 // Thread rule: on the loop; no call blocks.
 #pragma once
@@ -20,29 +21,29 @@
 
 namespace atl::sandbox {
 
-// Each has a process of a few MiB, which is charged to the daemon.
+// Each vault has a process of a few MiB, which is charged to the daemon.
 inline constexpr size_t kMaxVaults = 256;
 
 class Vaults {
  public:
-  // Both outlive it.
+  // `loop` and `network` outlive this object.
   Vaults(Loop& loop, netpolicy::Network& network, InterceptorProgram program)
       : loop_(loop), network_(network), program_(std::move(program)) {}
   Vaults(const Vaults&) = delete;
   Vaults& operator=(const Vaults&) = delete;
 
-  // Null: it has none. Valid until the next call.
+  // Returns null if the sandbox has no vault. Valid until the next call.
   const vault::Vault* Find(const std::string& id) const;
-  // kUnavailable: what would put the credentials in does not run, kResourceExhausted: kMaxVaults
-  // are there; all is as it was.
+  // Sets the vault. kUnavailable: the interceptor does not run. kResourceExhausted: kMaxVaults
+  // exist. After an error the old vault stays.
   void Set(const Sandbox& sandbox, vault::Vault vault, std::function<void(Status)> done);
-  // What is under way of its connections goes on without credentials. Absent is no error.
+  // Removes the vault. Open connections go on without credentials. Succeeds if there is no vault.
   void Remove(const std::string& id);
-  // A slot has become the sandbox's, with or without a vault.
+  // Call when the sandbox has got a slot, with or without a vault.
   void Attach(const std::string& id, uint32_t slot);
 
-  // Whether `egress` lets through to all hosts that the sandbox's vault has credentials for;
-  // kInvalidArgument names the first that it does not.
+  // kInvalidArgument: `egress` denies a host that the sandbox's vault has credentials for; the
+  // message names the first such host.
   Status CheckPolicy(const std::string& id, const netpolicy::Egress& egress) const;
 
  private:
@@ -56,7 +57,7 @@ class Vaults {
   std::map<std::string, Entry> entries_;
 };
 
-// The same of any vault.
+// Like Vaults::CheckPolicy, for any vault.
 Status CheckCovered(const vault::Vault& vault, const netpolicy::Egress& egress);
 
 }  // namespace atl::sandbox

@@ -1,12 +1,12 @@
-// Takes the output of every sandbox's entrypoint from its execd into a LogStore.
+// Moves the output of every sandbox's entrypoint from its execd into a LogStore.
 //
-// A sandbox that floods costs what the budget allows and no more: so much is read in a tick over
-// all sandboxes, one read each in turn, and from none while its last read is being written. The
-// rest stays with execd, which overwrites the oldest and says so. Files are written on the pool:
-// a disk that stalls or is full loses lines, and never stops the loop.
+// A sandbox that floods is limited to the budget: each tick reads a bounded amount over all
+// sandboxes, one read per sandbox in turn, and none from a sandbox whose last read is still being
+// written. execd buffers the rest, overwrites the oldest bytes, and reports the loss. The pool
+// writes the files, so a stalled or full disk loses lines and never blocks the loop.
 //
-// What is read is a stranger's: frames that are malformed, or do not begin where the last one has
-// ended, end the reading of that sandbox.
+// The input is hostile. A malformed frame, or a frame whose offset does not follow the previous
+// one, stops the log of that sandbox.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -33,7 +33,8 @@
 
 namespace atl::sandbox {
 
-// What no client of the exec API may send through the daemon's proxy (wire/output.h).
+// The daemon's proxy rejects this header and this route in requests of exec API clients
+// (wire/output.h).
 inline constexpr char kExecdInternalHeader[] = "X-Atoll-Internal";
 inline constexpr std::string_view kExecdInternalRoute = wire::kOutputRoute;
 static_assert(kExecdInternalHeader == wire::kInternalHeader);
@@ -41,57 +42,62 @@ static_assert(kExecdInternalHeader == wire::kInternalHeader);
 class EntrypointLogs {
  public:
   struct Config {
-    std::string directory;  // of the LogStore; empty: nothing is kept, everything here does nothing
-    uint64_t max_bytes = 2 << 20;            // of one sandbox
-    int64_t keep_after_removal_seconds = 0;  // how long logs can be read after their sandbox
+    std::string
+        directory;  // directory of the LogStore; empty: keeps no logs, and all functions do nothing
+    uint64_t max_bytes = 2 << 20;  // limit per sandbox
+    int64_t keep_after_removal_seconds =
+        0;  // how long logs stay readable after their sandbox is removed
   };
   EntrypointLogs(Loop& loop, const Clock& clock, Config config);
   EntrypointLogs(const EntrypointLogs&) = delete;
   EntrypointLogs& operator=(const EntrypointLogs&) = delete;
   ~EntrypointLogs();
 
-  // Gets what execd notes (wire/output.h), as a process inside the sandbox wrote it: once a minute
-  // of each sandbox at most, the others are in the log's files alone. Before Start.
+  // Registers a receiver of execd's notes (wire/output.h). A process inside the sandbox may have
+  // written the text. Passes on each note at most once a minute per sandbox; the log files have all
+  // of them. Call before Start.
   void OnNote(std::function<void(const std::string& id, const std::string& text)> on_note) {
     on_note_ = std::move(on_note);
   }
 
-  // Opens the store and removes what belongs to nobody: neither to one of `sandboxes` nor to one
-  // that was removed a short time ago. An error leaves us without logs.
+  // Opens the store. Removes logs except those of `sandboxes` and of recently removed sandboxes.
+  // After an error there are no logs.
   Status Start(const std::unordered_set<std::string>& sandboxes);
 
-  // A new sandbox: the socket that its StartReport came through, and what came behind that.
+  // Follows a new sandbox: `socket` carried its StartReport, `received` are the bytes that followed
+  // it.
   void Follow(const std::string& id, UniqueFd socket, std::string_view received);
-  // Neither will come.
+  // Call instead of Follow if the sandbox will have no output.
   void Abandon(const std::string& id);
-  // One that was running before us: asks its execd for what is not in the store yet. Nothing if it
-  // is followed.
+  // Follows a sandbox that ran before this daemon: asks its execd for output that is not in the
+  // store. Does nothing if it is followed already.
   void Adopt(const std::string& id, const std::string& execd_socket,
              const std::string& access_token);
-  // The sandbox is gone: the files go, now or, of one that can be asked for, when they have been
-  // kept long enough under the id `kept_as`. Empty: now.
+  // Call when the sandbox is gone. Empty `kept_as`: removes its files now. Otherwise keeps them
+  // under the id `kept_as` for the configured time.
   void Remove(const std::string& id, const std::string& kept_as);
-  // All of them are.
+  // Removes the files of all sandboxes.
   void RemoveAll();
 
-  // The files of a sandbox, also if it was removed but its log is kept; see LogStore::OpenFiles.
+  // Opens the files of a sandbox, also of a removed one whose log is kept. See LogStore::OpenFiles.
   LogStore::Files OpenFiles(const std::string& id) const;
   bool kept(const std::string& id) const { return removed_.contains(id); }
-  // Reads on a pool thread; `done` gets the reader's text. One call at a time for a reader.
+  // Reads on a pool thread and calls `done` with the reader's text. A reader allows one call at a
+  // time.
   void Read(const std::string& id, std::shared_ptr<LogReader> reader,
             std::function<void(std::string text)> done);
 
-  // Calls back whenever there is more in the files, and with `ended` once there will never be.
-  // 0, and no call: that is so already. `coming`: the sandbox is alive, and will be followed or
-  // abandoned if it is not followed yet.
+  // Calls back whenever the files grow, and with `ended` after the last bytes. Returns 0, without a
+  // call, if the log has ended already. `coming`: the sandbox is alive, so Follow or Abandon will
+  // be called if it has not been.
   using Watcher = std::function<void(bool ended)>;
   uint64_t Watch(const std::string& id, bool coming, Watcher watcher);
   void Unwatch(const std::string& id, uint64_t watch);
 
   struct Stats {
-    uint64_t bytes = 0;         // of output, received
-    uint64_t lost = 0;          // of output, before it came here
-    uint64_t write_errors = 0;  // batches that are in no file
+    uint64_t bytes = 0;         // bytes of output received
+    uint64_t lost = 0;          // bytes of output that were lost before they arrived
+    uint64_t write_errors = 0;  // batches that could not be written
   };
   const Stats& stats() const { return stats_; }
   size_t following() const { return streams_.size(); }
@@ -101,18 +107,19 @@ class EntrypointLogs {
     std::string id;
     UniqueFd socket;
     Loop::Id watch = 0;
-    std::optional<LineHead> head;  // of one that was adopted, before the first frame
+    std::optional<LineHead> head;  // expected before the first frame of an adopted sandbox
     wire::OutputFrames frames;
-    uint64_t offset = 0;                      // where the next frame begins
-    int64_t time_us = 0;                      // of the last one
-    std::map<std::string, int64_t> noted_us;  // when notes were passed on, a minute back
-    std::string batch;                        // frames to be written
-    bool begun = false;                       // not: it has watchers, and nothing to read from yet
+    uint64_t offset = 0;  // expected offset of the next frame
+    int64_t time_us = 0;  // time of the last frame
+    std::map<std::string, int64_t>
+        noted_us;        // times when notes were passed on, within the last minute
+    std::string batch;   // frames to write
+    bool begun = false;  // false: it has watchers, but no socket yet
     bool writing = false;
     bool parked = false;  // waits for its turn in queue_
     bool ended = false;   // nothing comes any more
     bool removed = false;
-    std::string kept_as;  // once it is removed
+    std::string kept_as;  // set once it is removed
     std::map<uint64_t, Watcher> watchers;
   };
   using StreamPtr = std::shared_ptr<Stream>;
@@ -126,7 +133,7 @@ class EntrypointLogs {
 
   StreamPtr Find(const std::string& id) const;
   void AdoptNext();
-  // The stream of `id`, which nobody feeds yet; null if somebody does.
+  // Returns the stream of `id` if it has no source yet; null if it has one.
   StreamPtr Begin(const std::string& id);
   void Connect(const StreamPtr& stream, const std::string& execd_socket,
                const std::string& access_token);
@@ -152,7 +159,7 @@ class EntrypointLogs {
   Loop& loop_;
   const Clock& clock_;
   const Config config_;
-  std::shared_ptr<const LogStore> store_;  // jobs of the pool hold it, too
+  std::shared_ptr<const LogStore> store_;  // jobs of the pool hold references, too
   std::unordered_map<std::string, StreamPtr> streams_;
   std::unordered_set<std::string> has_files_;
   struct Kept {
@@ -166,11 +173,11 @@ class EntrypointLogs {
   std::deque<StreamPtr> queue_;
   Loop::Id tick_ = 0;
   int64_t tick_began_us_ = 0;
-  size_t budget_ = 0;  // bytes, of the present tick
+  size_t budget_ = 0;  // remaining bytes of the present tick
   uint64_t last_watch_ = 0;
-  bool failing_ = false;  // the last write did
+  bool failing_ = false;  // the last write failed
   Stats stats_;
-  // What the pool has finished when we are gone is of no interest.
+  // Results of the pool are ignored after this object is gone.
   const Guard guard_;
 };
 

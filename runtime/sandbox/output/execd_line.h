@@ -1,5 +1,5 @@
-// A connection of the daemon's own to a sandbox's execd: a request of HTTP, which may go on as a
-// line of frames (the entrypoint's output, the requests for isolated sessions).
+// The daemon's own connection to a sandbox's execd: an HTTP request, which may switch to a stream
+// of frames (the entrypoint's output, the requests for isolated sessions).
 #pragma once
 
 #include <optional>
@@ -11,22 +11,24 @@
 
 namespace atl::sandbox {
 
-// Does not block. EAGAIN: its queue of connections is full, as it is frozen or very busy.
+// Connects without blocking. EAGAIN: execd's accept queue is full, because the sandbox is frozen or
+// very busy.
 Result<UniqueFd> ConnectToExecd(const std::string& execd_socket);
 
-// Sends a new connection's only request, whole or not at all. `what`: method and target.
-// `access_token`: the sandbox's, empty where it has none.
+// Sends the only request of a new connection, whole or not at all. `what`: method and target.
+// `access_token`: the sandbox's token; empty if it has none.
 Status SendRequest(int socket, std::string_view what, const std::string& access_token,
                    std::string_view body);
 
-// Asks a new connection's other end to switch. `target`: wire::kOutputRoute or another that execd
-// gives to nobody but the daemon.
+// Asks execd to switch a new connection to frames. `target`: wire::kOutputRoute or another route
+// that execd serves to the daemon only.
 Status RequestLine(int socket, const std::string& target, const std::string& access_token);
 
-// What comes before the first frame.
+// Parses the HTTP answer before the first frame.
 class LineHead {
  public:
-  // Bytes behind the head, once that is whole; nothing before. kUnavailable: execd did not switch.
+  // Returns nothing until the head is complete, then the bytes after it. kUnavailable: execd did
+  // not switch.
   Result<std::optional<std::string>> Take(std::string_view bytes);
 
  private:

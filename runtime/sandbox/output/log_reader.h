@@ -1,9 +1,9 @@
-// A log as people read it: lines with the time of their first byte.
+// Formats a log for people: each line begins with the time of its first byte.
 //
 //   2026-03-25T10:01:13.123456Z text
 //
-// The lines of both streams in the order in which they were finished. Bytes that are no UTF-8
-// become U+FFFD, a line over kMaxLine is cut, and where output is missing a line says how much.
+// The lines of both streams come in the order in which they were finished. Bytes that are not UTF-8
+// become U+FFFD. A line over kMaxLine is cut. Where output is missing, a line says how much.
 //
 // Thread rule: plain objects; they read files, which may block.
 #pragma once
@@ -19,25 +19,25 @@
 
 namespace atl::sandbox {
 
-// 2026-03-25T10:01:13.123456Z
+// Returns 2026-03-25T10:01:13.123456Z.
 std::string FormatLogTime(int64_t unix_us);
-// `text` as UTF-8.
+// Appends `text` as valid UTF-8.
 void AppendUtf8(std::string_view text, std::string* out);
 
-// Puts the lines together that frames have torn apart.
+// Joins lines that frames have split.
 class OutputLines {
  public:
   static constexpr size_t kMaxLine = 16 << 10;
-  // A whole line as above, with its newline.
+  // Receives a whole line as above, with its newline.
   using Sink = std::function<void(int64_t time_us, std::string line)>;
 
-  // A frame that was taken already is ignored.
+  // Ignores a frame that was taken already.
   void Take(const wire::OutputFrame& frame, const Sink& sink);
-  // What has not been ended by a newline.
+  // Emits the last, unterminated line. Call once, at the end of the output.
   void Finish(const Sink& sink);
 
-  uint64_t next() const { return next_.value_or(0); }  // offset
-  // Bytes that were not there, from the beginning of the output to the last frame.
+  uint64_t next() const { return next_.value_or(0); }  // the next expected offset
+  // Returns the number of missing bytes, from the beginning of the output to the last frame.
   uint64_t missing() const { return missing_; }
 
  private:
@@ -53,11 +53,12 @@ class OutputLines {
 };
 
 struct LogQuery {
-  size_t tail = 0;             // the last so many lines; 0: all
-  int64_t since_us = 0;        // lines from this moment on
-  size_t max_bytes = 1 << 20;  // of text, of more the last; without follow, or with tail
-  // Read will be called again: it gives a part at a time, and what no newline has ended yet is left
-  // for then, or for Finish.
+  size_t tail = 0;       // only the last lines, so many; 0: all
+  int64_t since_us = 0;  // only lines from this time on
+  size_t max_bytes =
+      1 << 20;  // limit of the text; keeps the last bytes; without follow, or with tail
+  // Read will be called repeatedly. Each call returns a part and leaves an unterminated line for
+  // the next call, or for Finish.
   bool follow = false;
 };
 
@@ -65,15 +66,15 @@ class LogReader {
  public:
   explicit LogReader(const LogQuery& query) : query_(query) {}
 
-  // The first call: the text that was asked for. Later ones: what has come since.
+  // The first call returns the requested text; later calls return what was added.
   std::string Read(const LogStore::Files& files);
-  // What no newline has ended, after the last Read.
+  // Returns the unterminated line after the last Read.
   std::string Finish();
 
-  // Lines were left out because of max_bytes.
+  // True if max_bytes has cut off lines.
   bool truncated() const { return truncated_; }
   uint64_t missing() const { return lines_.missing(); }
-  // There is more to read at once.
+  // True if another Read would return more at once.
   bool more() const { return more_; }
 
  private:
@@ -87,7 +88,7 @@ class LogReader {
   bool truncated_ = false;
   bool more_ = false;
   size_t budget_ = 0;  // bytes of files, for one part
-  // Where the next call goes on: the file by its inode.
+  // The position at which the next call continues; the inode identifies the file.
   uint64_t inode_ = 0;
   int64_t position_ = 0;
 };

@@ -1,15 +1,15 @@
-// The files that hold the output of sandboxes' entrypoints:
+// The files with the output of sandboxes' entrypoints:
 //
 //   <directory>/<id>/log            the newest output, frames of runtime/wire/output.h
-//   <directory>/<id>/log.1          what was before it
-//   <directory>/<id>.removed-<ms>   the same of a sandbox that was removed at that time
+//   <directory>/<id>/log.1          the output before it
+//   <directory>/<id>.removed-<ms>   the same for a sandbox that was removed at that time
 //
-// 0600 in directories of 0700. Each file is at most half of the limit; when the first is full it
-// takes the place of the second. What the process or the disk cut off at the end of a file is no
-// frame and is left out, here and by every reader.
+// Files are 0600, directories 0700. Each file has at most half of the limit. A full `log` is
+// renamed to `log.1`. If a crash or a full disk cut off the last frame of a file, this class and
+// every reader ignore the rest of it.
 //
-// Thread rule: const, from any thread; two calls about one sandbox never at the same time, except
-// OpenFiles. Everything but OpenFiles may block on the disk.
+// Thread rule: const, from any thread. Calls for one sandbox must not overlap, except OpenFiles.
+// Everything but OpenFiles may block on the disk.
 #pragma once
 
 #include <cstdint>
@@ -26,37 +26,37 @@ namespace atl::sandbox {
 
 class LogStore {
  public:
-  // Makes `directory` if it is absent; its parent must exist. `max_bytes`: of one sandbox, both
-  // files together; at least kMinBytes.
+  // Creates `directory` if it is absent; its parent must exist. `max_bytes`: limit per sandbox,
+  // both files together; at least kMinBytes.
   static constexpr uint64_t kMinBytes = 64 << 10;
   static Result<std::unique_ptr<LogStore>> Open(const std::string& directory, uint64_t max_bytes);
 
-  // Adds whole frames. On an error (the disk is full) none of them is there.
+  // Appends whole frames. After an error, such as a full disk, none of them is stored.
   Status Append(const std::string& id, std::string_view frames) const;
 
-  // Where the log of a sandbox ends. No log: zeros.
+  // The end of a sandbox's log; zeros if there is no log.
   struct End {
     uint64_t offset = 0;
     int64_t time_us = 0;
   };
-  // Cuts off what is no frame at the end, so that appending can go on.
+  // Finds the end, and cuts off a partial frame there so that Append can continue.
   Result<End> FindEnd(const std::string& id) const;
 
-  // Oldest first; empty if nothing was ever written.
+  // Opens a log's files, oldest first; empty if nothing was written.
   using Files = std::vector<UniqueFd>;
   Files OpenFiles(const std::string& name) const;
 
   Status Remove(const std::string& name) const;
-  // Keeps the files under another name, which is returned, as those of `kept_as`.
+  // Keeps the log of a removed sandbox under a new name, as the log of `kept_as`. Returns the name.
   Result<std::string> MarkRemoved(const std::string& id, const std::string& kept_as,
                                   int64_t now_ms) const;
 
   struct Found {
-    std::string name;  // of the directory
+    std::string name;  // name of the directory
     std::string id;
-    int64_t removed_ms = 0;  // 0: it was not
+    int64_t removed_ms = 0;  // 0: the sandbox was not removed
   };
-  // What is there; removes what nobody has put there under a name of ours.
+  // Lists the logs. Removes entries whose name is not the name of a log.
   Result<std::vector<Found>> List() const;
 
  private:
@@ -67,7 +67,7 @@ class LogStore {
   const uint64_t max_file_;
 };
 
-// The frames of one log file, from its start; what is no frame ends it.
+// Returns the frames of a log file from its start, up to the first malformed one.
 Result<std::string> ReadLogFile(int fd);
 
 }  // namespace atl::sandbox

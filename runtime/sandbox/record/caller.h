@@ -1,5 +1,6 @@
-// The client behind a request, or the daemon itself. It is made where the request is authorised and
-// carried with it. Every look-up of an id that a request names needs one, so none can forget it.
+// The client behind a request, or the daemon itself. The API makes the Caller when it authorises
+// the request and passes it along. Every look-up by an id from a request requires a Caller, so no
+// look-up can skip the tenant check.
 #pragma once
 
 #include <string>
@@ -7,12 +8,13 @@
 namespace atl::sandbox {
 
 struct Caller {
-  std::string tenant;        // whose sandboxes it sees; empty: those of a daemon with one key
-  std::string key_id = {};   // the name of its key in the log (auth.h); empty: it has none
-  bool is_operator = false;  // it sees the sandboxes of all tenants
+  std::string
+      tenant;  // the tenant whose sandboxes the caller sees; empty: those of a daemon with one key
+  std::string key_id = {};   // name of the caller's key in the log (auth.h); empty: no key
+  bool is_operator = false;  // an operator sees the sandboxes of all tenants
 
-  // The daemon itself: background work, and ways into a sandbox, where the sandbox's own token
-  // admits a request and no key does.
+  // The daemon itself: background work, and the proxy to a sandbox. The proxy admits a request by
+  // the sandbox's own token, without an API key.
   static const Caller& Operator() {
     static const Caller caller{.tenant = {}, .key_id = {}, .is_operator = true};
     return caller;

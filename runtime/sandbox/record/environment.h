@@ -1,4 +1,4 @@
-// The environment of what runs in a sandbox.
+// The environment variables of a sandbox's processes.
 #pragma once
 
 #include <string>
@@ -8,10 +8,11 @@
 
 namespace atl::sandbox {
 
-// Programs inside read it to learn which sandbox they are in.
+// Tells programs inside which sandbox they run in.
 inline constexpr char kIdVariable[] = "OPENSANDBOX_ID";
 
-// The image's variables and the request's, which win, as "NAME=value"; all but kIdVariable.
+// Merges the variables of the image and of the request as "NAME=value"; the request wins. Excludes
+// kIdVariable.
 std::vector<std::string> EnvironmentOf(const Sandbox& sandbox);
 
 }  // namespace atl::sandbox

@@ -1,5 +1,5 @@
-// How a record describes itself: one list of its fields, with their names. Whoever writes or reads
-// a record walks this list (store/record_text.h).
+// A record describes itself by one list of its named fields. The code that writes or reads a
+// record walks this list (store/record_text.h).
 //
 //   template <MaybeConst<PoolRecord> R, typename Io>
 //   void VisitFields(R& pool, Io& io) {
@@ -7,25 +7,25 @@
 //     io.Optional("zone", pool.zone);
 //   }
 //
-//   Required(name, value)         stands in every record
-//   Added(name, value, before)    stands in every record since the list has it; older ones mean
-//                                 `before`
-//   Optional(name, value)         is left out while it has its default
+//   Required(name, value)         every record has the field
+//   Added(name, value, before)    records have the field since it was added to the list; in an
+//                                 older record it reads as `before`
+//   Optional(name, value)         the writer omits a value that equals its default
 //   Word(name, value, words)      an enumeration from 0 on: the word at its number; required
 //   Word(name, value, to, from)   an enumeration by two functions; required
-//   Group(name, value, visit)     fields in an object within the object, which is left out while
-//                                 all of them have their defaults
+//   Group(name, value, visit)     fields in a nested object; the writer omits the object while all
+//                                 its fields have their defaults
 //
 // A value is a boolean, an integer, a text, a list, a map of texts, an optional, a network policy,
 // or a struct that has a list of its own.
 //
-// A new field is Added or Optional, and nothing else changes. A field that gets another name, form
-// or meaning needs a step in store/schema.cc, which changes the records that are there.
+// Make a new field Added or Optional; nothing else changes. A field that gets another name, form
+// or meaning needs a step in store/schema.cc, which migrates existing records.
 //
-// A reader refuses a field that it does not know. The field was written by a newer release and may
-// be a limit or a policy: a daemon that ignored it would run the sandbox without. A downgrade thus
-// works as long as no record has an Optional field of the newer release, and else ends at the start
-// with the name of the record and of the field.
+// A reader rejects an unknown field. A newer release wrote the field, and it may be a limit or a
+// policy: a daemon that ignored it would run the sandbox without the limit. So a downgrade works
+// only if no record has an Optional field of the newer release. Otherwise the daemon stops at its
+// start and names the record and the field.
 #pragma once
 
 #include <concepts>
@@ -36,7 +36,7 @@ namespace atl::sandbox {
 template <typename T, typename Plain>
 concept MaybeConst = std::same_as<std::remove_const_t<T>, Plain>;
 
-// What every record has, whatever it is a record of.
+// The fields that records of every kind have.
 template <typename R, typename Io>
 void VisitHead(R& record, Io& io) {
   io.Required("created", record.created_at_ms);

@@ -1,4 +1,4 @@
-// The fields of a sandbox in the store, and of the structs in it (fields.h).
+// The fields of a sandbox's record and of the structs in it (fields.h).
 #pragma once
 
 #include <string_view>
@@ -8,7 +8,8 @@
 
 namespace atl::sandbox {
 
-// Without the programs that an image names: a request says those, or a snapshot does not keep them.
+// Omits the programs that an image names. A sandbox's record has them from its request; a
+// snapshot's record lists them separately.
 template <MaybeConst<images::ImageConfig> C, typename Io>
 void VisitProcess(C& config, Io& io) {
   io.Required("env", config.env);
@@ -19,7 +20,8 @@ void VisitProcess(C& config, Io& io) {
   io.Optional("stop_signal", config.stop_signal);
 }
 
-// What a transition changes. It has a text of its own, so that a transition writes no more.
+// The fields that a transition changes. They have a text of their own, so a transition does not
+// write the rest of the record.
 template <MaybeConst<Sandbox> S, typename Io>
 void VisitMoves(S& s, Io& io) {
   io.Required("slot", s.slot);
@@ -52,7 +54,8 @@ void VisitFields(S& s, Io& io) {
   io.Optional("secure_token", s.secure_token);
   io.Optional("authority", s.authority);
   io.Optional("renew_by", s.spec.renew_by_seconds);
-  // As text within the text: taking it apart and together again is most of what a large one costs.
+  // The policy is text within the text: parsing and printing it is most of the cost of a large
+  // record.
   io.Optional("policy", s.spec.network.policy);
   io.Group("network", s.spec.network, [](auto& in, auto& network) {
     in.Required("name", network.network);
@@ -117,7 +120,8 @@ void VisitFields(V& volume, Io& io) {
 template <MaybeConst<cgroup::Limits> L, typename Io>
 void VisitFields(L& limits, Io& io) {
   for (const cgroup::LimitField& field : cgroup::kLimitFields) {
-    // What the spawner keeps, it kept on every host before records told of it.
+    // The spawner enforced its limits on every host before records named them, so an old record
+    // means the default. Any other limit was not enforced: 0.
     const bool was_kept = field.keeper == cgroup::LimitKeeper::kSpawner;
     io.Added(field.name, limits.*field.value, was_kept ? field.default_value : 0);
   }

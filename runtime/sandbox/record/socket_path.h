@@ -1,4 +1,4 @@
-// The name of the socket at which a sandbox's execd listens.
+// The path of the socket at which a sandbox's execd listens.
 #pragma once
 
 #include <cstddef>
@@ -6,9 +6,9 @@
 
 namespace atl::sandbox {
 
-// Its sockets' names must fit sockaddr_un: with "/<id>.sock" behind it, 107 bytes.
+// Longest allowed directory: sun_path of sockaddr_un holds 107 bytes, including "/<id>.sock".
 inline constexpr size_t kMaxSocketDirectory = 107 - 1 - 36 - 5;
-// `host_id`: of the sandbox (sandbox.h).
+// `host_id`: see sandbox.h.
 inline std::string SocketPath(const std::string& directory, const std::string& host_id) {
   return directory + "/" + host_id + ".sock";
 }

@@ -1,5 +1,5 @@
-// Makes records and host agree: at a start, with a new spawner, and while all runs, by looking from
-// time to time. Ends all of it at a shutdown.
+// Makes the records and the host agree: at the start, for a new spawner, and periodically. Ends all
+// sandboxes at a shutdown.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -43,25 +43,25 @@ class SpawnerClient;
 
 namespace atl::sandbox {
 
-// Kinds of disagreement between records, spawner and kernel while nothing was under way.
+// Kinds of disagreement between records, spawner and kernel while nothing was in flight.
 enum class Difference : uint8_t {
   kOrphan,      // processes without a record
-  kVanished,    // a record of a running one without processes
-  kMissedExit,  // it has ended, and nobody was told
-  kForgotten,   // recorded as being removed, and nobody is at it
-  kStuck,       // being removed for a minute
-  kFreeze,      // it should run and stands still, or the other way round
-  kSlot,        // used by nobody, or prepared on one side only
-  kLink,        // of a slot that has been free for long
-  kStray,       // cgroup or files of a slot that is free
-  kLoose,       // its processes are not in its cgroups
+  kVanished,    // the record says running, and there are no processes
+  kMissedExit,  // it has ended, and the daemon missed the exit
+  kForgotten,   // the record says being removed, and no release is in flight
+  kStuck,       // its removal has taken a minute
+  kFreeze,      // it should run and is frozen, or the reverse
+  kSlot,        // a slot without a user, or prepared on one side only
+  kLink,        // the link of a slot that has been free for long
+  kStray,       // cgroup or files of a free slot
+  kLoose,       // its processes are outside its cgroups
 };
 inline constexpr int kDifferences = 10;
 std::string_view DifferenceName(int difference);
 
 class Reconciler {
  public:
-  // All parts outlive it.
+  // All parts outlive this object.
   struct Parts {
     Loop& loop;
     const Clock& clock;
@@ -87,7 +87,7 @@ class Reconciler {
     WarmPools& pools;
     Templates& templates;
   };
-  // Tells whether anything runs in a slot, asked while there is no spawner to tell.
+  // Returns whether processes run in a slot. Asked while there is no spawner.
   using HasProcesses = std::function<Result<bool>(uint32_t slot)>;
   Reconciler(const Parts& parts, HasProcesses has_processes)
       : parts_(parts), has_processes_(std::move(has_processes)) {}
@@ -95,41 +95,40 @@ class Reconciler {
   Reconciler& operator=(const Reconciler&) = delete;
   ~Reconciler() { parts_.loop.Cancel(compare_timer_); }
 
-  // Loads the records, then makes them and the host agree. Once, before anything else.
+  // Loads the records and makes the host agree with them. Call once, before anything else.
   Status Start(const wire::Greeting& hello);
-  // The same for a spawner that replaced another while we ran.
+  // Like Start, for a spawner that replaced another while the daemon ran.
   void Reconcile(const wire::Greeting& hello);
-  // There is none, until Reconcile. Meanwhile the kernel is asked which sandboxes have ended.
+  // The spawner is gone, until Reconcile. Meanwhile the kernel tells which sandboxes have ended.
   void OnSpawnerLost() { ticks_without_spawner_ = 1; }
-  // A process 1 has ended, in whatever it is: a sandbox, a member of a pool, or what a rollback
-  // builds.
+  // A process 1 has ended: of a sandbox, a pool's member, or a version that a rollback builds.
   void OnExit(const wire::SandboxRecord& record);
 
-  // Ends every sandbox, the spawner, and what the network holds. Nothing can be created afterwards.
+  // Ends every sandbox, the spawner, and the network's state. Nothing can be created afterwards.
   void Shutdown(std::function<void(Status)> done);
 
   const std::array<uint64_t, kDifferences>& differences() const { return differences_; }
 
  private:
-  // Logs and history: what fails here costs them, not the sandboxes.
+  // Opens logs and history. A failure costs only these, not the sandboxes.
   void StartDiagnostics();
-  // The spawner holds our rules when we are gone.
+  // Gives the network rules to the spawner, which holds them when the daemon is gone.
   void KeepRules();
-  // At start: those that an earlier daemon had acknowledged, and can build no more.
+  // Call at start: fails acknowledged creates of an earlier daemon that cannot be built any more.
   void GiveUpPending(const wire::Greeting& hello);
   void RemoveStaleSockets() const;
-  // With what their sandboxes may reach.
+  // Returns the slots with the policies of their sandboxes.
   std::vector<netpolicy::LiveSlot> LiveSlots(const std::vector<uint32_t>& numbers) const;
   RecoveryPlan PlanFor(const wire::Greeting& hello) const;
   void CarryOut(const RecoveryPlan& plan);
   std::vector<uint32_t> OwnedSlots() const;
 
   void CompareLater();
-  // Those whose processes are gone; after some seconds without a spawner.
+  // Ends sandboxes whose processes are gone, after some seconds without a spawner.
   void EndWithoutSpawner();
-  // True if something differed.
+  // Returns true if something differed.
   bool Compare(const wire::Greeting& hello);
-  // Members of pools that the spawner has not, or no more.
+  // Pool members that the spawner does not have, or that have ended.
   struct LostMembers {
     uint64_t vanished = 0;
     uint64_t exited = 0;
@@ -140,9 +139,9 @@ class Reconciler {
   const HasProcesses has_processes_;
   Loop::Id compare_timer_ = 0;
   int quiet_ticks_ = 0;
-  int ticks_without_spawner_ = 0;  // 0: there is one
-  uint64_t removed_seen_ = 0;      // Endings::removed, at the last tick
-  uint64_t removed_compared_ = 0;  // at the last comparison
+  int ticks_without_spawner_ = 0;  // 0: there is a spawner
+  uint64_t removed_seen_ = 0;      // Endings::removed at the last tick
+  uint64_t removed_compared_ = 0;  // the same at the last comparison
   std::array<uint64_t, kDifferences> differences_{};
 };
 

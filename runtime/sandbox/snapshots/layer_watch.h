@@ -1,8 +1,8 @@
-// Reports under `layers` in /health which images and snapshots have lost layers: somebody removed
-// files of the store, or put back a state without the store that belongs to it. Otherwise the first
-// create of such an image would be the first to tell.
+// Reports under `layers` in /health which images and snapshots have lost layers. That happens if
+// somebody removes files of the store, or restores a database without the matching store. Without
+// this report, only a failed create of such an image would show it.
 //
-// Thread rule: on the loop; the spawner looks, a few hundred directories at a time.
+// Thread rule: on the loop. The spawner checks a few hundred directories at a time.
 #pragma once
 
 #include <functional>
@@ -26,15 +26,15 @@ namespace atl::sandbox {
 
 class LayerWatch {
  public:
-  // All outlive it. Looks now, and every minute.
+  // All arguments outlive this object. Checks now, and every minute.
   LayerWatch(Loop& loop, Health& health, launch::SpawnerClient& spawner,
              const images::ImageStore& images, const Snapshots& snapshots);
   LayerWatch(const LayerWatch&) = delete;
   LayerWatch& operator=(const LayerWatch&) = delete;
   ~LayerWatch();
 
-  // The id of the store that the layers are in. kFailedPrecondition: it lacks some of them, which
-  // the message names.
+  // Returns the id of the store that has the layers. kFailedPrecondition: layers are missing; the
+  // message names them.
   void FindStore(std::function<void(Result<std::string>)> done);
 
  private:

@@ -1,5 +1,5 @@
-// A snapshot on its way from one daemon to another: an image, whose label says what else a restore
-// wants to know. Every tool reads it as an image; only here it becomes a snapshot again.
+// The exchange format of snapshots between daemons: an image, with a label for the other facts that
+// a restore needs. Other tools read it as a plain image; a daemon makes a snapshot of it.
 //
 // Pure functions, for any thread.
 #pragma once
@@ -10,13 +10,13 @@
 
 namespace atl::sandbox {
 
-// What ImageStore::Export makes an archive of.
+// Returns the image that ImageStore::Export archives.
 images::Image ImageOf(const Snapshot& snapshot);
 
-// What the archive of a stranger says that it is: bounded, and in the form that a request has. It
-// has no id, state or times. Its image's digest is that of the archive itself, whatever it was
-// where it was taken: nobody can say of his archive that it is an image which others have pinned.
-// kInvalidArgument.
+// Returns the snapshot that the archive of a client describes. The input is hostile, so all facts
+// are bounded and validated like a request. The result has no id, state or times. Its image digest
+// is the digest of the archive itself, not the original one, so no client can pass off an archive
+// as an image that others have pinned. kInvalidArgument.
 Result<Snapshot> SnapshotOf(const images::Image& image);
 
 }  // namespace atl::sandbox

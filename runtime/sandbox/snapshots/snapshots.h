@@ -1,16 +1,19 @@
-// Snapshots: what sandboxes had written at a moment, as layers that others can be made of.
+// Snapshots: the files that a sandbox had written at a moment, as layers for other sandboxes.
 //
-// The upper directory of the source is copied into a layer of its own (spawner/copies.h); a restore
-// is a create whose layers are that one and those of the source. So nothing is counted but who has
-// a layer: images, sandboxes and snapshots alike. A snapshot that is deleted leaves its layer to
-// those that were taken of sandboxes restored from it; an image that is removed leaves its layers
-// likewise.
+// The spawner copies the upper directory of the source into a layer (spawner/copies.h). A restore
+// is a create with that layer on top of the source's layers. Images, sandboxes and snapshots all
+// count as users of layers. So a deleted snapshot leaves its layer to snapshots that were taken of
+// sandboxes restored from it, and a removed image leaves its layers in the same way.
 //
-// Steps of one, each of which a death at any moment leaves as it was or carries on from:
-//   layer number reserved (it goes at the next start)  →  recorded as Creating  →  copied, synced,
-//   published  →  layer kept  →  recorded as Ready
-// One that comes from elsewhere is an import like an image's, and then recorded as Ready: until
-// then its layers are nobody's, and the next start collects them.
+// Steps of a snapshot. If the daemon dies between two steps, the next daemon undoes or continues
+// them:
+//   1. reserve a layer number (the next start frees it)
+//   2. record the snapshot as Creating
+//   3. copy, sync and publish the files
+//   4. keep the layer
+//   5. record the snapshot as Ready
+// An imported snapshot is imported like an image and then recorded as Ready. Until then nobody uses
+// its layers, and the next start collects them.
 //
 // Thread rule: on the loop; nothing blocks but the writes of the two stores.
 #pragma once
@@ -40,66 +43,67 @@ namespace atl::sandbox {
 struct SnapshotStats {
   uint64_t taken = 0;
   uint64_t failed = 0;
-  uint64_t held_micros = 0;  // that sandboxes were made to stand still, all together
+  uint64_t held_micros = 0;  // total time for which sandboxes were frozen
 };
 
 class Snapshots {
  public:
   struct Config {
-    uint64_t max_count = 1000;                     // of all, whatever their state
-    uint64_t max_bytes = 0;                        // of all together; 0: as much as the store has
+    uint64_t max_count = 1000;  // limit of all snapshots, whatever their state
+    uint64_t max_bytes = 0;     // limit of all snapshots together; 0: the size of the store
     std::vector<std::string> private_directories;  // see Sandboxes::Settings
   };
-  // All parts outlive it. Loads the records, and ends what an earlier daemon had begun: what is
-  // whole on the disk is Ready, the rest Failed.
+  // All arguments outlive this object. Loads the records and ends the snapshots that an earlier
+  // daemon had begun: Ready if all its files are on the disk, else Failed.
   static Result<std::unique_ptr<Snapshots>> Open(const Clock& clock, launch::SpawnerClient& spawner,
                                                  images::ImageStore& images, SnapshotStore& store,
                                                  Config config);
   Snapshots(const Snapshots&) = delete;
   Snapshots& operator=(const Snapshots&) = delete;
 
-  // Of a sandbox that lives: recorded as Creating, and Ready or Failed later. kFailedPrecondition:
-  // one of it is being taken, or its layers would be too many. kResourceExhausted, ENOSPC: a bound
-  // of the operator, or a full disk.
+  // Takes a snapshot of a live sandbox. Records it as Creating, and as Ready or Failed later.
+  // kFailedPrecondition: a snapshot of the sandbox is in flight, or there would be too many layers.
+  // kResourceExhausted, ENOSPC: a limit of the operator, or a full disk.
   Result<Snapshot> Take(const Sandbox& source, const std::string& name,
                         std::shared_ptr<const void> use);
-  // Takes in what another daemon has exported (snapshot_facts.h), as a new one that is Ready; its
-  // own name if `name` is empty. `check`, on another thread, refuses by what it says of itself.
-  // kResourceExhausted, ENOSPC: as Take. After a failure layers may be left for the next
+  // Imports a snapshot that a daemon has exported (snapshot_facts.h) as a new Ready one. `name`
+  // empty: it keeps its own name. `check` may refuse it by its description, and runs on another
+  // thread. kResourceExhausted, ENOSPC: see Take. A failure may leave layers for the next
   // collection.
   using Check = std::function<Status(const Snapshot&)>;
   using Imported = std::function<void(const Result<Snapshot>&)>;
   void Import(UniqueFd archive, std::string name, Check check, Imported done);
-  // kResourceExhausted, ENOSPC: there are as many as the operator allows.
+  // kResourceExhausted, ENOSPC: the number of snapshots has reached the operator's limit.
   Status CheckCount() const;
-  // Null for the unknown. Valid until the next call.
+  // Returns null for an unknown id. Valid until the next call.
   const Snapshot* Find(const std::string& id) const;
-  // In no order.
+  // Returns all snapshots, in no order.
   std::vector<const Snapshot*> All() const;
-  // One whose files can be had. kNotFound; kFailedPrecondition: it is not ready; kInvalidArgument:
-  // something that it needs is gone from the store.
+  // Returns a snapshot that can be restored. kNotFound. kFailedPrecondition: it is not ready.
+  // kInvalidArgument: the store has lost one of its layers.
   Result<Snapshot> Usable(const std::string& id) const;
-  // Forgets it; its layers are for the next collection. kNotFound; kFailedPrecondition: it is being
-  // taken.
+  // Removes the snapshot. The next collection removes its layers. kNotFound. kFailedPrecondition:
+  // it is being taken.
   Status Remove(const std::string& id);
 
-  // A layer of what a sandbox has written, as it stands at one moment. What comes of it is
-  // nobody's: whoever asks counts it as in use before. `done`, later: it is published and kept,
-  // with so many bytes, or nothing of it is left.
+  // Copies what a sandbox has written, as it is at one moment, into a layer. The layer has no user:
+  // the caller registers its own use before. Calls `done` later: success means that the layer is
+  // published and kept, and has so many bytes; after an error nothing is left of it.
   struct Copy {
     std::string sandbox;
-    wire::LayerId layer = 0;  // reserved
-    std::string name;         // among all layers
-    bool lasting = true;      // it survives the loss of power
+    wire::LayerId layer = 0;  // reserved by the caller
+    std::string name;         // unique among all layers
+    bool lasting = true;      // the copy survives power loss
     std::function<void(const Result<uint64_t>& bytes)> done;
   };
   void Start(Copy copy);
-  // kResourceExhausted, ENOSPC: what sandboxes have written takes all that the operator allows.
+  // kResourceExhausted, ENOSPC: the files that sandboxes have written have reached the operator's
+  // limit.
   Status CheckBytes() const;
 
-  // For images::ImageStore.
+  // Returns true if a snapshot uses the layer. The image store asks it.
   bool LayerInUse(wire::LayerId layer) const { return layer_users_.contains(layer); }
-  // Ids of those that need the image, in order.
+  // Returns the ids of snapshots that need the image, in order.
   std::vector<std::string> UsersOf(const images::Image& image) const;
 
   const SnapshotStats& stats() const { return stats_; }
@@ -135,7 +139,7 @@ class Snapshots {
   std::deque<Copy> waiting_;
   size_t copying_ = 0;
   SnapshotStats stats_;
-  // Answers of the spawner may come after we have gone.
+  // Answers of the spawner may come after this object is gone.
   const Guard guard_;
 };
 

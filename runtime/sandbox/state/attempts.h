@@ -1,5 +1,6 @@
-// The requests under way that make sandboxes, or make one anew (attempt.h): who repeats one by its
-// Idempotency-Key gets the same answer, and none begins once the daemon shuts down.
+// The requests in flight that make or replace sandboxes (attempt.h). A client that repeats a
+// request by its Idempotency-Key gets the same answer. No attempt begins once the daemon shuts
+// down.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -22,28 +23,29 @@ namespace atl::sandbox {
 
 class Attempts {
  public:
-  // All outlive it.
+  // All arguments outlive this object.
   Attempts(const Clock& clock, Store& store, const Registry& registry)
       : clock_(clock), store_(store), registry_(registry) {}
   Attempts(const Attempts&) = delete;
   Attempts& operator=(const Attempts&) = delete;
 
-  // Loads the keys of requests that were carried out.
+  // Loads the keys of completed requests.
   Status Load();
-  // Null: it is refused, or repeats another request; `answered` is called, now or with the answer
-  // to that. `take_back` takes back all that there is of the attempt's sandboxes if it fails.
+  // Begins an attempt, whose failure calls `take_back`. Returns null if the request is refused or
+  // repeats another one; then `answered` gets the refusal now, or the other request's answer now or
+  // later.
   std::shared_ptr<Attempt> Begin(Attempt::Request request, Attempt::TakeBack take_back,
                                  const Attempt::Answered& answered);
-  // One that no client asks for.
+  // Begins an attempt of the daemon's own, which no client asked for.
   std::shared_ptr<Attempt> BeginOwn(Attempt::TakeBack take_back);
-  // Answers with the sandbox that has come of an attempt.
+  // Adapts `done`: passes it the sandbox that the attempt made.
   Attempt::Answered AnswerTo(const Created& done) const;
 
-  // Nothing begins any more.
+  // Refuses all further attempts.
   void Stop() { stopping_ = true; }
   bool stopping() const { return stopping_; }
-  // The parts that attempts have effects on are about to go: attempts that outlive this call have
-  // none.
+  // Call before the parts that attempts affect are destroyed: attempts that outlive this call have
+  // no effect.
   void End() { guard_.reset(); }
 
  private:
@@ -56,9 +58,10 @@ class Attempts {
 };
 
 Error ShuttingDown();
-// True for what is no fault of the daemon's or the host's: what the request says, or want of room.
+// Returns true for an error that is no fault of the daemon or the host: the request is wrong, or
+// there is no room.
 bool IsRefusal(const Error& error);
-// Says in the log what has failed, in one line: "cannot create a sandbox".
+// Logs one line about a failed attempt. `what` describes the operation: "cannot create a sandbox".
 void LogFailed(const Attempt& attempt, const CreateError& why, const char* what);
 
 }  // namespace atl::sandbox

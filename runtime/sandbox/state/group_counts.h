@@ -1,5 +1,5 @@
-// Counts of the kernel's events in sandboxes' cgroups (OOM kills, limits of processes), summed over
-// all sandboxes that there are or were.
+// Sums the kernel's event counts of sandboxes' cgroups (OOM kills, refused forks) over all present
+// and past sandboxes.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -18,22 +18,22 @@ namespace atl::sandbox {
 
 class GroupCounts {
  public:
-  // Reads the counts of the sandbox in a slot, since it began.
+  // Reads the counts of a slot's sandbox since it began.
   using Read = std::function<cgroup::GroupEvents(uint32_t slot)>;
-  // The registry outlives it.
+  // `registry` outlives this object.
   GroupCounts(Registry& registry, Read read) : registry_(registry), read_(std::move(read)) {
     registry_.OnRemove([this](const Sandbox& sandbox) { counts_.erase(&sandbox); });
   }
   GroupCounts(const GroupCounts&) = delete;
   GroupCounts& operator=(const GroupCounts&) = delete;
 
-  // Those of ended sandboxes included, others as last read.
+  // Returns the sum: final counts of ended sandboxes, and the last read counts of the others.
   cgroup::GroupEvents Sum() const;
-  // The slots of sandboxes that have processes, by host id.
+  // Returns the slots of sandboxes that have processes, by host id.
   std::unordered_map<std::string, uint32_t> Live() const;
-  // Takes counts that the pool has read, by host id.
+  // Stores counts that the pool has read, by host id.
   void Set(const std::unordered_map<std::string, cgroup::GroupEvents>& read);
-  // The sandbox's group is about to go: reads it for the last time.
+  // Reads the counts for the last time. Call before the sandbox's cgroup is removed.
   void Close(const Sandbox& sandbox);
 
  private:

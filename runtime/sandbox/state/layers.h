@@ -1,5 +1,5 @@
-// Which layers of the store are in use: by sandboxes, by rollbacks and differences that are under
-// way, and by whoever else says so. A layer that nobody uses is removed from the store.
+// Tracks which layers of the image store are in use: by sandboxes, by rollbacks and differences in
+// flight, and by other registered users. The image store removes a layer that nobody uses.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -19,23 +19,23 @@ class Layers {
  public:
   using Uses = std::function<bool(wire::LayerId layer)>;
 
-  // The images outlive it.
+  // `images` outlives this object.
   explicit Layers(images::ImageStore& images) : images_(images) {}
   Layers(const Layers&) = delete;
   Layers& operator=(const Layers&) = delete;
 
-  // Also counts as used what `uses` returns true for.
+  // Registers another user: a layer is also in use if `uses` returns true for it.
   void AddUser(Uses uses) { users_.push_back(std::move(uses)); }
 
-  // Each Hold is ended by one Drop of the same layers, which collects.
+  // Pair each Hold with one Drop of the same layers. Drop collects unused layers.
   void Hold(const std::vector<wire::LayerId>& layers);
   void Drop(const std::vector<wire::LayerId>& layers);
-  // Everything that was held: nothing of it is there any more.
+  // Forgets all holds, because nothing of what they protected exists any more.
   void Clear() { held_.clear(); }
 
-  // For images::ImageStore.
+  // Returns true if a user holds the layer. The image store asks it.
   bool InUse(wire::LayerId layer) const;
-  // Has the store remove what nobody uses.
+  // Has the image store remove unused layers.
   void Collect();
 
  private:

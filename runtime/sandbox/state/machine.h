@@ -1,9 +1,8 @@
-// The state machine of all sandboxes: the only writer of their states. It looks an event up in the
-// table of states.h, has the store hold the new state before anybody hears of it, tells the
-// watchers in their order, and has the table's action done. What an action does, and who watches,
-// is registered in one place (sandboxes.cc).
+// The state machine of all sandboxes, and the only writer of their states. It looks up an event in
+// the table of states.h, writes the new state to the store before anybody learns of it, calls the
+// watchers in order, and runs the table's action. sandboxes.cc registers all actions and watchers.
 //
-// Thread rule: on the loop; nothing blocks but the write of one row.
+// Thread rule: on the loop. The only blocking call is the write of one row.
 #pragma once
 
 #include <array>
@@ -23,7 +22,7 @@
 
 namespace atl::sandbox {
 
-// The cause of a state, as the record shows it. Empty: that of the state before.
+// The cause of a state, as the record shows it. Empty: the cause of the previous state stays.
 struct Cause {
   std::string reason;
   std::string message;
@@ -35,41 +34,43 @@ inline Cause RunningCause() {
 
 class Machine {
  public:
-  // Both outlive it.
+  // Both arguments outlive this object.
   Machine(const Clock& clock, Store& store) : clock_(clock), store_(store) {}
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;
 
-  // Before the first event: one for each action that HasEffect. The sandbox may be gone when `act`
-  // returns.
+  // Registers the effect of an action. Call before the first event, once for each action that
+  // HasEffect. The sandbox may be gone when `act` returns.
   using Act = std::function<void(Sandbox& sandbox)>;
   void Does(Action action, Act act);
-  // Called, in the order of registration, behind the store and before the action, also when the
-  // state is the one before. A watcher neither applies events nor answers clients.
+  // Registers a watcher. The machine calls the watchers in the order of registration, after the
+  // store's write and before the action, also if the state is unchanged. A watcher neither applies
+  // events nor answers clients.
   using Watcher = std::function<void(Sandbox& sandbox, State before)>;
   void Watch(Watcher watcher) { watchers_.push_back(std::move(watcher)); }
 
-  // Does what the table says for `event`. The new state is in the store before anything follows
-  // from it; if it cannot be written, nothing has changed. kFailedPrecondition: the table refuses
-  // the event. The sandbox may be gone afterwards.
+  // Applies `event` by the table. Writes the new state to the store before anything follows from
+  // it; if the write fails, nothing has changed. kFailedPrecondition: the table refuses the event.
+  // The sandbox may be gone afterwards.
   Status Apply(Sandbox& sandbox, Event event, const Cause& cause);
-  // For what has happened whether or not it could be written down.
+  // Applies an event that has already happened, even if the store cannot record it.
   void ApplyAnyway(Sandbox& sandbox, Event event, const Cause& cause);
 
-  // For records that are written together with others: the new state in memory alone, for a copy
-  // of the sandbox; and, once the store has it, what follows from it. Enter returns the cause that
-  // it has replaced, if it has replaced one.
+  // Two halves of Apply for records that are written together with others. Enter changes the state
+  // in memory alone, of a copy of the sandbox, and returns the cause that it replaced, if any.
+  // Follow does the rest once the store has the record.
   std::optional<Cause> Enter(Sandbox& sandbox, State next, const Cause& cause) const;
   void Follow(Sandbox& sandbox, State before, Action action);
 
-  // From here until TakeAttempt the sandbox is its attempt's: the store has no row of it, and the
-  // first that is written has the attempt's key beside it.
+  // Gives the sandbox to its attempt, until TakeAttempt. The store has no row of an owned sandbox.
+  // The transaction that writes its first row writes the attempt's key, too.
   void Own(const Sandbox& sandbox, std::shared_ptr<Attempt> attempt);
-  // Null: the store has its record.
+  // Returns null if the store has the sandbox's record.
   std::shared_ptr<Attempt> AttemptOf(const Sandbox& sandbox) const;
   std::shared_ptr<Attempt> TakeAttempt(const Sandbox& sandbox);
   bool IsRecorded(const Sandbox& sandbox) const { return !attempts_.contains(&sandbox); }
-  // Its record is in the store: nothing of it is taken back any more, and its request is answered.
+  // Call once the store has the record: commits the attempt, so that nothing is taken back, and
+  // answers its request.
   void Acknowledge(const Sandbox& sandbox);
 
  private:

@@ -1,5 +1,4 @@
-// Which sandboxes are called what: by name, because a create that wants a name for itself must not
-// look at every other sandbox.
+// Index of sandboxes by name, because a create with a unique name must not scan all sandboxes.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -15,15 +14,16 @@ namespace atl::sandbox {
 
 class Names {
  public:
-  // To be called around each change of a sandbox's metadata. Without a name they do nothing.
+  // Call Remove before and Add after each change of a sandbox's metadata. Both do nothing for a
+  // sandbox without a name.
   void Add(const Sandbox& sandbox);
   void Remove(const Sandbox& sandbox);
-  // Ids of all that are called so.
+  // Returns the ids of all sandboxes of that name.
   std::vector<std::string> Find(const std::string& name) const;
   void Clear() { all_.clear(); }
 
  private:
-  std::set<std::pair<std::string, std::string>> all_;  // name and id
+  std::set<std::pair<std::string, std::string>> all_;  // pairs of name and id
 };
 
 }  // namespace atl::sandbox

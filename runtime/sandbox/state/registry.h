@@ -1,7 +1,8 @@
-// Every sandbox that there is, by its id, its host id and its name, and the ids of those that were.
+// Every sandbox by its id, its host id and its name, and the ids of removed sandboxes.
 //
 // A `Sandbox&` or `Sandbox*` from here stays valid until Remove or Clear, whatever else is added or
-// removed. So the parts keep what they know of a sandbox by its address, and drop it in OnRemove.
+// removed. So the parts use the address of a sandbox as the key of their own tables, and erase the
+// entry in OnRemove.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -25,32 +26,35 @@
 
 namespace atl::sandbox {
 
-// Whether it is one of those that the caller has to do with, whatever its state.
+// Returns true if the caller's tenant may see the sandbox, whatever its state.
 bool MaySee(const Caller& caller, const Sandbox& sandbox);
 
 class Registry {
  public:
-  // `socket_directory`: see socket_path.h. `instance`: the host's networks (addresses.h).
+  // `socket_directory`: see socket_path.h. `instance`: the number of the host's networks
+  // (addresses.h).
   Registry(std::string socket_directory, uint32_t instance)
       : socket_directory_(std::move(socket_directory)), instance_(instance) {}
   Registry(const Registry&) = delete;
   Registry& operator=(const Registry&) = delete;
 
-  // Remembers ids of removed records in `db`, which outlives it. Before the first can be removed.
+  // Has `db` remember the ids of removed records. `db` outlives this object. Call before the first
+  // removal.
   Status Open(sqlite::Db& db);
 
-  // For requests: a sandbox that its caller may see, and that exists for clients. It does not until
-  // it has what it asks for, while it waits in the stock of a template, and once it was deleted.
-  // Null: there is none.
+  // Look-up for requests. Returns null unless the caller may see the sandbox and clients know it.
+  // Clients do not know a sandbox while it acquires its resources, while it waits in the stock of a
+  // template, and after its deletion.
   const Sandbox* Find(const Caller& caller, const std::string& id) const;
-  // The same to be changed. kNotFound.
+  // Like Find, for a change of the sandbox. kNotFound: Find returns null.
   Result<Sandbox*> Get(const Caller& caller, const std::string& id);
-  // All of them, in no order.
+  // Returns all sandboxes that Find would return, in no order.
   std::vector<const Sandbox*> All(const Caller& caller) const;
-  // Whether there was a sandbox of that id, and is none any more. Of the newest GoneIds::kKept.
+  // Returns true if a sandbox of that id existed and is gone. Covers the newest GoneIds::kKept.
   bool IsGone(const Caller& caller, const std::string& id) const;
 
-  // For the parts, which have the id from the registry: whatever its state. Null: it is gone.
+  // Look-up for the daemon's parts, whose ids come from the registry: ignores the state. Null: the
+  // sandbox is gone.
   Sandbox* Look(const std::string& id);
   const Sandbox* Look(const std::string& id) const;
   Sandbox* ByHost(const std::string& host_id);
@@ -62,41 +66,44 @@ class Registry {
   size_t size() const { return sandboxes_.size(); }
 
   Sandbox& Add(Sandbox sandbox);
-  // Ends all references to it, or to all of them, behind what OnRemove has registered.
+  // Calls the functions registered by OnRemove, then destroys the sandbox, or all of them.
+  // References to it become invalid.
   void Remove(const Sandbox& sandbox);
   void Clear();
-  // Calls `removed` before a sandbox goes: whoever keeps something by its address drops it, and
-  // does nothing else.
+  // Registers a function that is called before a sandbox is destroyed. It erases what its part
+  // keeps by the sandbox's address and does nothing else.
   void OnRemove(std::function<void(const Sandbox&)> removed) {
     on_remove_.push_back(std::move(removed));
   }
-  // The sandbox is `next` from now on, of the same id. Returns what it was.
+  // Replaces the sandbox by `next`, which has the same id; the address stays. Returns the former
+  // value.
   Sandbox Exchange(Sandbox& sandbox, Sandbox next);
-  // From now on its processes are known by that host id.
+  // Sets the host id, by which the sandbox's processes are known from now on.
   void SetHostId(Sandbox& sandbox, const std::string& host_id);
-  // Exchanges its labels for `metadata`.
+  // Swaps the sandbox's labels with `metadata`.
   void SwapMetadata(Sandbox& sandbox, std::map<std::string, std::string>* metadata);
-  // kAlreadyExists: the sandbox, which need not be here yet, asks to be the only one of its name,
-  // and is not.
+  // kAlreadyExists: the sandbox asks for a unique name, and another sandbox has the name. The
+  // sandbox need not be in the registry.
   Status CheckName(const Sandbox& sandbox) const;
 
-  // The id by which a sandbox's processes, their socket and their log are known; `id` itself if
-  // there is no such sandbox.
+  // Returns the id by which a sandbox's processes, socket and log are known; `id` itself if there
+  // is no such sandbox.
   std::string HostIdOf(const std::string& id) const;
-  // The socket at which its execd listens.
+  // Returns the path of the socket at which the sandbox's execd listens.
   std::string SocketPathOf(const std::string& id) const { return SocketPathOfHost(HostIdOf(id)); }
   std::string SocketPathOfHost(const std::string& host_id) const;
   const std::string& socket_directory() const { return socket_directory_; }
-  // Its IPv4 and IPv6 address; empty if it has none (any more).
+  // Returns the sandbox's IPv4 and IPv6 address; empty if it has no slot.
   std::vector<std::string> AddressesOf(const Sandbox& sandbox) const;
 
  private:
   const std::string socket_directory_;
   const uint32_t instance_;
   Map sandboxes_;
-  Names names_;                                            // of sandboxes_
-  std::unordered_map<std::string, std::string> host_ids_;  // to ids, of those that differ
-  std::unique_ptr<GoneIds> gone_;                          // from Open on
+  Names names_;  // names of the sandboxes in sandboxes_
+  std::unordered_map<std::string, std::string>
+      host_ids_;                   // host ids that differ from the id, each with the id
+  std::unique_ptr<GoneIds> gone_;  // set by Open
   std::vector<std::function<void(const Sandbox&)>> on_remove_;
 };
 

@@ -1,5 +1,4 @@
-// Callers that wait until a sandbox has come to rest: until its pause, its resume or its rollback
-// is over, whichever way.
+// Callers that wait for the end of a sandbox's pause, resume or rollback, successful or not.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -14,7 +13,7 @@
 
 namespace atl::sandbox {
 
-// An error says why the sandbox is not in the state that was asked for.
+// An error says why the sandbox is not in the requested state.
 using Settled = std::function<void(Status)>;
 
 class Waiters {
@@ -26,7 +25,7 @@ class Waiters {
     found->second.pop_back();
     if (found->second.empty()) all_.erase(found);
   }
-  // Calls and forgets all that wait for it. The sandbox may be gone afterwards.
+  // Calls and forgets all callers that wait for the sandbox. The sandbox may be gone afterwards.
   void Settle(const Sandbox& sandbox, const Status& status) {
     const auto node = all_.extract(&sandbox);
     if (node.empty()) return;

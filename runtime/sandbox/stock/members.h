@@ -1,6 +1,6 @@
-// The life of one member of a template (templates.h): it is built, prepared by its execd, brought
-// to rest, and given to a create or disposed of. A member is a sandbox like any other, which no
-// client sees before it is claimed.
+// The life of one member of a template (templates.h): it is built, prepared by its execd, frozen,
+// and given to a create or disposed of. A member is a normal sandbox that no client sees before it
+// is claimed.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -32,7 +32,7 @@ namespace atl::sandbox {
 
 class Members {
  public:
-  // All parts outlive it.
+  // All parts outlive this object.
   struct Parts {
     Loop& loop;
     const Clock& clock;
@@ -52,17 +52,18 @@ class Members {
   Members(const Members&) = delete;
   Members& operator=(const Members&) = delete;
 
-  // Builds one under this id: its state tells what comes of it. An error: nothing does.
+  // Builds a member with this id. The member's state shows the result. An error: nothing is built.
   Status Build(const TemplateRecord& record, const std::string& id);
-  // Has its execd make it ready. `done` is called once, later, unless it is given up, or gone.
+  // Has execd prepare the member. Calls `done` once, later, unless GiveUp is called or the member
+  // is gone.
   void Prepare(const std::string& id, const wire::Preparation& wanted,
                std::function<void(Status)> done);
   void GiveUp(const std::string& id) { preparations_.GiveUp(id); }
-  // Lets it stand still. `done` is not called for one that is gone.
+  // Freezes the member. Does not call `done` if the member is gone.
   void Rest(const std::string& id, Settled done);
-  // An unknown one is no error.
+  // Succeeds for an unknown id.
   void Dispose(const std::string& id);
-  // It is that create's from now on, which is answered when it runs.
+  // Gives the member to a create, whose attempt is answered when the member runs.
   void Give(const std::string& id, const Caller& caller, const Wanted& wanted,
             const std::shared_ptr<Attempt>& attempt);
 
@@ -72,7 +73,7 @@ class Members {
   const Guard guard_;
 };
 
-// Why a create cannot have a member.
+// Makes the error of a create that gets no member.
 CreateError RefusedClaim(Error why);
 
 }  // namespace atl::sandbox

@@ -1,4 +1,4 @@
-// Has execd make sandboxes of templates ready (wire/preparation.h), and hears what came of it.
+// Has execd prepare the sandboxes of templates (wire/preparation.h), and receives the results.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -17,7 +17,8 @@ namespace atl::sandbox {
 
 class Preparations {
  public:
-  // kFailedPrecondition: execd says why, in a sandbox's words. kUnavailable: it was not told.
+  // kFailedPrecondition: execd reports a failure; the message may quote output of the sandbox.
+  // kUnavailable: execd did not get the request.
   using Done = std::function<void(Status)>;
 
   explicit Preparations(Loop& loop) : loop_(loop) {}
@@ -25,10 +26,10 @@ class Preparations {
   Preparations& operator=(const Preparations&) = delete;
   ~Preparations();
 
-  // `done` is called once, later, unless it is given up before.
+  // Calls `done` once, later, unless GiveUp is called before.
   void Begin(const std::string& id, const std::string& execd_socket,
              const std::string& access_token, const wire::Preparation& wanted, Done done);
-  // An unknown one is no error.
+  // Succeeds for an unknown id.
   void GiveUp(const std::string& id);
 
  private:

@@ -1,15 +1,15 @@
-// Templates: sandboxes that are started ahead. A pool's members wait at the gate, with nothing in
-// them; a template's run: entrypoint started, readiness probe passed, warm-up done, and then they
-// stand still until a create claims them. So a template says all that a program is started with,
-// and a claim brings only what it cannot know: labels, deadline, network policy.
+// Templates: sandboxes that are started ahead. A pool's member runs no program until it is claimed.
+// A template's member has started its entrypoint, passed its readiness probe and finished its
+// warm-up; then it is frozen until a create claims it. So the template specifies everything that a
+// program starts with, and a claim adds only labels, deadline and network policy.
 //
-// A member is a sandbox like any other, with a record, that no client can see before its claim. It
-// is handed out once, with the id and the tokens that it was built with and nobody was told. It
-// survives the daemon if it was ready; others are built anew.
+// A member is a normal sandbox with a record, invisible to clients before its claim. One create
+// gets it, with the id and the tokens that it was built with and that no client has seen. A ready
+// member survives a restart of the daemon; other members are built again.
 //
-// A create that finds none waits for the next, which is built at once. Else members are built when
-// no create is at work, one of a template at a time; what they are promised of the host they give
-// up as soon as a create needs it. A template that fails is tried again later and later.
+// A create that finds no member waits for the next one, which is built at once. Otherwise members
+// are built when no create is at work, one at a time per template. Members give up their share of
+// the host as soon as a create needs it. A failed template is retried with increasing delays.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -43,13 +43,13 @@ struct TemplateStats {
   uint64_t built = 0;
   uint64_t failed = 0;
   uint64_t claimed = 0;  // creates that found a member
-  uint64_t waited = 0;   // that did not, and got one
+  uint64_t waited = 0;   // creates that found none and got one later
   uint64_t disposed = 0;
 };
 
 class Templates {
  public:
-  // All parts outlive it.
+  // All parts outlive this object.
   struct Parts {
     Loop& loop;
     const Clock& clock;
@@ -66,12 +66,12 @@ class Templates {
     Phase phase = Phase::kPending;
     uint32_t ready = 0;
     uint32_t building = 0;
-    uint32_t waiting = 0;  // creates
-    std::string trouble;   // why it has not its stock; empty: nothing keeps it
+    uint32_t waiting = 0;  // creates that wait for a member
+    std::string trouble;   // why the stock is incomplete; empty: nothing prevents it
   };
   static constexpr size_t kMaxTemplates = 128;
 
-  // `most_members`: of all templates, and pools, together.
+  // `most_members`: limit for all templates and pools together.
   Templates(const Parts& parts, uint32_t most_members)
       : parts_(parts), most_members_(most_members) {}
   Templates(const Templates&) = delete;
@@ -79,34 +79,37 @@ class Templates {
   ~Templates() { parts_.loop.Cancel(timer_); }
 
   Status Load();
-  // At start: members that an earlier daemon had made ready go on waiting, others go.
+  // Call at start: keeps members that an earlier daemon had made ready, and disposes of the others.
   void AdoptMembers();
 
-  // Gives it its id. kResourceExhausted: there are as many as may be; else as Check::Member.
+  // Creates a template and returns its new id. kResourceExhausted: kMaxTemplates exist. Other
+  // errors: see Check::Member.
   Result<std::string> Create(TemplateRecord record);
-  // Sandboxes that were made of it live on. kNotFound.
+  // Removes the template. Sandboxes that were claimed from it live on. kNotFound.
   Status Remove(const std::string& id);
   std::optional<View> Find(const std::string& id) const;
   std::vector<const TemplateRecord*> Records() const;
-  // Members that may be kept.
+  // Returns the number of members that all templates may keep.
   uint32_t Kept() const;
-  // What those that are there, or coming, were promised.
+  // Resources reserved for ready members and for those being prepared.
   Held stock() const;
-  // A template of that image; null: none.
+  // Returns a template of that image; null if there is none.
   const TemplateRecord* UserOf(const std::string& image) const;
 
-  // That a create names. kNotFound: it is none, or none of it has been ready.
+  // Returns the template that a create names. kNotFound: it does not exist, or no member of it has
+  // been ready.
   Result<const TemplateRecord*> Usable(const std::string& id) const;
-  // Answers the create: at once, or when there is a member for it, or will be none.
+  // Answers the create now, or once there is a member for it or can be none.
   void Claim(const Caller& caller, const Wanted& wanted, std::shared_ptr<Attempt> attempt);
 
-  // A create is on its way: nothing is built for a while, and members go if it needs their room.
+  // Call when a create is coming: pauses building for a while, and disposes of members if the
+  // create needs their room.
   void GiveWay();
-  // From time to time: members that are not what they would be now go; others are built.
+  // Call periodically: replaces outdated members.
   void Look();
-  // A watcher of the machine: a member that was built runs, or has ended.
+  // A watcher of the machine: a member runs, or has ended.
   void OnTransition(const Sandbox& sandbox, State before);
-  // No member is left or will be: who waits is told so.
+  // Stops building and answers waiting creates with an error.
   void Stop();
 
   const TemplateStats& stats() const { return stats_; }
@@ -125,16 +128,16 @@ class Templates {
   struct Template {
     TemplateRecord record;
     std::deque<Ready> ready;       // oldest first
-    std::set<std::string> coming;  // are built, prepared or brought to rest
+    std::set<std::string> coming;  // members that are being built, prepared or frozen
     std::deque<Waiter> waiters;
-    int failures = 0;  // one after the other
+    int failures = 0;  // consecutive failures
     int64_t retry_us = 0;
     std::string trouble;
   };
 
   void Runs(const std::string& id);
   void Lost(const std::string& id, const std::string& why);
-  // The same, but not from within what has ended it.
+  // Like Lost, but deferred, because the caller is still inside the code that ended the member.
   void LoseLater(const std::string& id, std::string why);
   Result<Sandbox> MemberOf(const TemplateRecord& record) const;
   bool Adopt(const Sandbox& member);
@@ -142,11 +145,12 @@ class Templates {
   size_t waiting() const;
   void Prepared(const std::string& id, const Status& prepared);
   void Rested(const std::string& id, const Status& rested);
-  // What was coming is there, and belongs to who has waited longest. False: nobody has.
+  // Gives a member that has become ready to the create that has waited longest. Returns false if no
+  // create waits.
   bool GiveToWaiter(Template& of, const std::string& id);
   void Failed(Template& of, const std::string& why);
   void Succeeded(Template& of);
-  // It is as the store has it, or will be with the next change.
+  // Writes the record. If that fails, the next change writes it.
   void Write(Template& of);
   void MakeRoom();
   void Pump();

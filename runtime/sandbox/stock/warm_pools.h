@@ -1,15 +1,15 @@
-// Pools: whole sandboxes of an image that are built ahead and wait, parked, for the create that
-// claims them. A member has all that image and limits decide; what tells one sandbox from another
-// (argv, environment, tokens, network policy, labels) comes with the claim, so nothing of one
-// client is ever in what another one gets. A member is handed out once.
+// Pools: sandboxes of an image that are built ahead and parked until a create claims them. A member
+// has everything that image and limits determine. Everything specific to one sandbox (argv,
+// environment, tokens, network policy, labels) comes with the claim, so a member never holds one
+// client's data for another. One create gets a member.
 //
-// A member is known to the spawner as any sandbox and has no record: a daemon that dies leaves
-// orphans, which the next one destroys, and builds new ones. Members are built one at a time, when
-// no create is at work and the last one's client has had its first output; what they are promised
-// of the host they give up as soon as a create needs it.
+// The spawner knows a member as a normal sandbox, but the member has no record. A daemon that dies
+// leaves its members as orphans; the next daemon destroys them and builds new ones. Members are
+// built one at a time, when no create is at work and the client of the last create has had its
+// first output. Members give up their share of the host as soon as a create needs it.
 //
-// A pool has a name and a record; or it made itself, because creates ask for that image and those
-// limits, and goes when they do no more. Of such a one nobody hears but the metrics.
+// A pool either has a name and a record, or is automatic: the daemon makes it because creates ask
+// for its image and limits, and removes it when they stop. Only the metrics show automatic pools.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -47,7 +47,7 @@ struct PoolStats {
 
 class WarmPools {
  public:
-  // All parts outlive it.
+  // All parts outlive this object.
   struct Parts {
     Loop& loop;
     const Clock& clock;
@@ -61,11 +61,11 @@ class WarmPools {
   };
   struct View {
     PoolRecord record;
-    uint32_t allocated = 0;  // sandboxes that were made of it and live
+    uint32_t allocated = 0;  // live sandboxes that were claimed from the pool
     uint32_t available = 0;
-    std::string trouble;  // why it is not being filled; empty: nothing keeps it
+    std::string trouble;  // why the pool is not being filled; empty: nothing prevents it
   };
-  // `most_members`: of all pools together; `most_automatic`: pools that may make themselves.
+  // `most_members`: limit for all pools together. `most_automatic`: limit of automatic pools.
   WarmPools(const Parts& parts, uint32_t most_members, uint32_t most_automatic)
       : parts_(parts), most_members_(most_members), most_automatic_(most_automatic) {}
   WarmPools(const WarmPools&) = delete;
@@ -74,60 +74,64 @@ class WarmPools {
 
   Status Load();
 
-  // kAlreadyExists; kInvalidArgument: the bounds, or they are more than may be kept; as
-  // Check::PoolMember.
+  // Creates a pool. kAlreadyExists. kInvalidArgument: the bounds are invalid, or exceed
+  // `most_members`. Other errors: see Check::PoolMember.
   Status Create(PoolRecord record);
-  // kNotFound, and as above.
+  // Changes the bounds. kNotFound. Other errors: see Create.
   Status Resize(const std::string& name, const PoolCapacity& capacity);
-  // kFailedPrecondition: sandboxes of it live.
+  // Removes the pool. kFailedPrecondition: sandboxes of it live.
   Status Remove(const std::string& name);
   std::optional<View> Find(const std::string& name) const;
   std::vector<View> List() const;
   const PoolRecord* RecordOf(const std::string& name) const;
-  // A pool that is filled with that image; null: none.
+  // Returns a pool that uses the image; null if there is none.
   const PoolRecord* UserOf(const std::string& image) const;
 
-  // What a create that names a pool asks for, with what the pool says and the request does not.
-  // kInvalidArgument: another image than the pool's; else as CheckRoom.
+  // Completes a create that names a pool: the pool's values fill what the request leaves out.
+  // kInvalidArgument: the request names another image than the pool. Other errors: see CheckRoom.
   Result<Wanted> Fill(const Wanted& wanted) const;
-  // Whether another sandbox may be made of it. kResourceExhausted: it has as many as it may.
+  // kResourceExhausted: the pool has its maximum number of sandboxes.
   Status CheckRoom(const std::string& name) const;
-  // A member for that create, whose id `checked` then has: of the pool that it names, or of one
-  // that made itself. Null: it is to be built. Either way the pool that it names counts it from now
-  // on.
+  // Returns a member for a create and gives its id to `checked`: from the pool that the create
+  // names, or from an automatic pool. Null: the sandbox has to be built. The named pool counts the
+  // sandbox from now on in either case.
   std::unique_ptr<ParkedSandbox> Claim(Checked* checked, const Wanted& wanted);
-  // A member that is what `wanted` says, which is the caller's from now on; null: a cold create.
+  // Takes a member that fits `wanted` from the pool; the caller owns it. Null: no member fits.
   std::unique_ptr<ParkedSandbox> Take(const std::string& name, const Sandbox& wanted);
-  // The same of the pool of its image and limits that makes itself, now if there is none yet.
+  // Like Take, from the automatic pool of that image and limits. Makes the pool if there is none.
   std::unique_ptr<ParkedSandbox> TakeAutomatic(
       const Sandbox& wanted, const std::map<std::string, std::string>& resource_limits);
-  // Sandboxes that were made of pools, as they come and go; and a watcher of the machine for that.
+  // Count sandboxes that were claimed from pools. OnTransition is a watcher of the machine and
+  // calls both.
   void Hold(const Sandbox& sandbox);
   void Drop(const Sandbox& sandbox);
   void OnTransition(const Sandbox& sandbox, State before);
 
-  // A create is on its way: nothing is built for a while, and members go if it needs their room.
+  // Call when a create is coming: pauses building for a while, and disposes of members if the
+  // create needs their room.
   void GiveWay();
-  // From time to time: members that are not what their pools would have now go; others are built.
+  // Call periodically: replaces outdated members.
   void Look();
-  // A new spawner, or none of what it has is known: every member is forgotten, and no one's.
+  // Call for a new spawner, or if the spawner's sandboxes are unknown: forgets all members without
+  // destroying them.
   void Reset();
-  // Nothing is built any more.
+  // Stops building.
   void Stop() { stopped_ = true; }
 
-  // Of a member that is parked or being built.
+  // Returns true for a member that is parked or being built.
   bool Knows(const std::string& id) const;
   std::vector<uint32_t> Slots() const;
   std::vector<std::string> Parked() const;
-  // It has ended, or the spawner has it no more.
+  // The member has ended, or the spawner no longer has it.
   void Lost(const std::string& id);
 
   bool LayerInUse(wire::LayerId layer) const;
-  // Members that pools with a name may keep; and what all that are there were promised.
+  // Kept returns the number of members that named pools may keep. stock returns the resources
+  // reserved for existing members.
   uint32_t Kept() const;
   const Held& stock() const { return stock_; }
   const PoolStats& stats() const { return stats_; }
-  // How many there are that have made themselves.
+  // Returns the number of automatic pools.
   uint32_t automatic() const { return automatic_; }
 
  private:
@@ -136,15 +140,15 @@ class WarmPools {
     std::deque<std::unique_ptr<ParkedSandbox>> members;  // oldest first
     uint32_t allocated = 0;
     bool filling = false;
-    int64_t not_before_us = 0;  // nothing is built for it
+    int64_t not_before_us = 0;  // builds nothing before this time
     std::string trouble;
-    std::optional<int64_t> used_us;  // of one that made itself
+    std::optional<int64_t> used_us;  // last use of an automatic pool
   };
   using Pools = std::map<std::string, Pool>;
-  // The one member that is on its way.
+  // The member that is being built.
   struct Building {
     std::string pool;
-    Sandbox sandbox;  // with its slot, once it has one
+    Sandbox sandbox;  // has its slot once it has got one
     bool lost = false;
   };
 
@@ -172,11 +176,11 @@ class WarmPools {
   const Parts parts_;
   const uint32_t most_members_;
   const uint32_t most_automatic_;
-  uint32_t automatic_ = 0;  // of pools_
+  uint32_t automatic_ = 0;  // number of automatic pools in pools_
   Pools pools_;
   std::optional<Building> building_;
-  Held stock_;          // of parked ones and that on its way
-  uint64_t order_ = 0;  // of the build under way: answers to others are stale
+  Held stock_;          // parked members and the member being built
+  uint64_t order_ = 0;  // number of the present build; answers to older builds are stale
   int64_t quiet_from_us_ = 0;
   Loop::Id timer_ = 0;
   int64_t timer_due_us_ = 0;

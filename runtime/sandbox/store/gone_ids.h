@@ -1,5 +1,5 @@
-// Ids of sandboxes that were, so that a way into one of them can say that it is gone and not that
-// it never was. The newest hundred thousand; an id is never used again.
+// Remembers ids of removed sandboxes, so that the proxy can answer that a sandbox is gone, and not
+// that it never existed. Keeps the newest hundred thousand. Ids are never reused.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -17,11 +17,11 @@ class GoneIds {
  public:
   static constexpr int64_t kKept = 100'000;
 
-  // In the store's `db`, which outlives us. From now on whoever removes a record there, by whatever
-  // statement, leaves its id behind in the same transaction.
+  // Adds a trigger to the store's `db`, which outlives this object. From now on any statement that
+  // removes a record stores the record's id in the same transaction.
   static Result<std::unique_ptr<GoneIds>> Open(sqlite::Db& db, int64_t kept = kKept);
 
-  // One look at an index.
+  // Costs one look-up in an index.
   Result<bool> Contains(const std::string& id);
 
  private:

@@ -1,8 +1,9 @@
-// What has happened to each sandbox, for people who ask why: a bounded list of events beside its
-// record, in a table of its own.
+// The events of each sandbox, for people who ask why something happened: a bounded list per
+// sandbox, in a table of its own.
 //
-// Written right after the present round of the loop, so that nobody's answer waits for it; a daemon
-// that is killed in that moment loses the event, never the state that it is about.
+// The events are written right after the present round of the loop, so no answer waits for the
+// write. A daemon that is killed in that moment loses the event, but never the state that the event
+// reports.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -22,64 +23,67 @@
 
 namespace atl::sandbox {
 
-// The kind of an event: a process was killed for its sandbox's limit of memory, and the sandbox
+// Kind of an event: the kernel killed a process for its sandbox's memory limit, and the sandbox
 // went on.
 inline constexpr char kOutOfMemory[] = "OutOfMemory";
-// A sandbox had as many processes as its limit allows, and could not start another.
+// The sandbox reached its limit of processes and could not start another.
 inline constexpr char kPidsLimit[] = "PidsLimit";
-// Nothing of it can be asked for any more.
+// The sandbox is gone: clients can no longer read it.
 inline constexpr char kDeletedEvent[] = "Deleted";
-// What served one of its buckets has ended.
+// The server process of a mounted bucket has ended.
 inline constexpr char kVolumeLost[] = "VolumeLost";
 
-// The reason of one that ended by itself, and not by its own doing.
+// Reason of an end that neither a client nor the sandbox caused.
 inline constexpr char kSandboxLost[] = "SANDBOX_LOST";
 
 struct HistoryEvent {
   int64_t time_ms = 0;
-  std::string kind;     // "Running", "Paused", "Failed", …: what it has become, or "Renewed"
+  std::string
+      kind;  // the new state ("Running", "Paused", "Failed", …), or another kind such as "Renewed"
   std::string reason;   // "CONTAINER_RUNNING", …
-  std::string message;  // for people; may hold a sandbox's own words
+  std::string message;  // text for people; may quote output of the sandbox
 };
 
-// An event as those who follow all sandboxes get it.
+// An event as clients get it that follow all sandboxes.
 struct RecentEvent {
-  uint64_t number = 0;  // from 1, without gaps, since the daemon started
-  std::string id;       // of the sandbox
+  uint64_t number = 0;  // counts from 1, without gaps, since the daemon started
+  std::string id;       // id of the sandbox
   HistoryEvent event;
 };
 
 class History {
  public:
-  // The last so many events of all sandboxes are kept in memory.
+  // Number of events of all sandboxes in memory.
   static constexpr size_t kRecent = 2048;
-  // The last so many events of a sandbox are kept.
+  // Number of events that each sandbox keeps.
   static constexpr int kMaxEvents = 64;
 
-  // In `db`, which outlives us and is used on this thread only. With less than `least_room` free
-  // bytes in it events are dropped: on a full disk they are kept for the records.
+  // `db` outlives this object and is used on this thread only. If `db` has less than `least_room`
+  // free bytes, History drops events, because on a full disk records have priority.
   static Result<std::unique_ptr<History>> Open(sqlite::Db& db, Loop& loop, int64_t least_room = 0);
   History(const History&) = delete;
   History& operator=(const History&) = delete;
 
   void Add(const std::string& id, HistoryEvent event);
-  // The end of a sandbox: told to those who follow, and not kept with a record that goes.
+  // Reports the end of a sandbox to followers. Stores nothing, because the sandbox's record goes,
+  // too.
   void Tell(const std::string& id, HistoryEvent event);
-  // What a sandbox has become, with the cause that its record shows: added, or told if it is being
-  // deleted, which `kind` then does not matter to. One in stock has no history.
+  // Reports the present state of a sandbox with the cause in its record. Adds the event; for a
+  // sandbox that is being deleted, tells its end instead, and `kind` is ignored. A sandbox in stock
+  // has no history.
   void Note(const Sandbox& sandbox, std::string kind, int64_t now_ms);
   void Note(const Sandbox& sandbox, int64_t now_ms) {
     Note(sandbox, std::string(StateName(sandbox.state)), now_ms);
   }
-  // Oldest first; those of sandboxes that are gone by now are among them.
+  // Returns events, oldest first; sandboxes that are gone by now are included.
   const std::deque<RecentEvent>& recent() const { return recent_; }
   uint64_t last() const { return last_; }
-  // Of one that is gone.
+  // Removes the events of a sandbox that is gone.
   void Remove(const std::string& id);
   void RemoveAll();
-  // At start: forgets all others, whose removal was cut off.
+  // Call at start: removes the events of all other sandboxes, whose removal was interrupted.
   Status KeepOnly(const std::unordered_set<std::string>& ids);
-  // Oldest first.
+  // Returns events, oldest first.
   Result<std::vector<HistoryEvent>> Find(const std::string& id);
 
  private:
@@ -94,7 +98,7 @@ class History {
         select_(std::move(select)) {}
   struct Change {
     std::string id;
-    HistoryEvent event;  // no kind: all of the sandbox's are removed
+    HistoryEvent event;  // empty kind: removes all of the sandbox's events
   };
   void Enqueue(Change change);
   void Flush();
@@ -106,7 +110,7 @@ class History {
   sqlite::Stmt insert_, trim_, remove_, select_;
   std::vector<Change> changes_;
   std::deque<RecentEvent> recent_;
-  uint64_t last_ = 0;  // number of the latest
+  uint64_t last_ = 0;  // number of the latest event
   const Guard guard_;
 };
 

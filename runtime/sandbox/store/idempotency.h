@@ -1,8 +1,8 @@
-// Which requests have been made already, by the Idempotency-Key that their client gave them: a
-// client that repeats a request because it did not see the answer gets what came of the first one.
-// A key is that of one request, whatever it asks for. While the request is under way its attempt
-// has the key (attempt.h); once it is carried out, a record keeps it with those of the sandboxes
-// (store.h), so that it survives a restart too.
+// Finds repeated requests by the Idempotency-Key that the client chose. If a client repeats a
+// request because it did not see the answer, it gets the result of the first request. A key belongs
+// to one request, whatever the request asks for. While the request is in flight, its attempt holds
+// the key (attempt.h). Once the request is carried out, a record in the sandboxes' store keeps the
+// key (store.h), so it survives a restart.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -19,28 +19,29 @@ namespace atl::sandbox {
 
 class Attempt;
 
-// Keys are forgotten after a day, and the oldest of more than these.
+// A key expires after a day. If there are more than kMaxKeys, the oldest are forgotten.
 inline constexpr int64_t kKeyLifeMs = 24 * 3600 * 1000LL;
 inline constexpr size_t kMaxKeys = 65536;
 
 struct KeyRecord {
   std::string key;
-  std::string fingerprint;             // of the request
-  std::vector<std::string> sandboxes;  // that it has made, or made anew
+  std::string fingerprint;             // fingerprint of the request
+  std::vector<std::string> sandboxes;  // the sandboxes that the request made or replaced
   int64_t made_ms = 0;
 };
 
 class Idempotency {
  public:
-  // Oldest first.
+  // `records`: oldest first.
   void Load(std::vector<KeyRecord> records);
-  // Of a request that was carried out. Null: not known. Valid until the next call.
+  // Returns the record of a request that was carried out; null for an unknown key. Valid until the
+  // next call.
   const KeyRecord* Find(const std::string& key) const;
   void Add(KeyRecord record);
 
-  // The attempt whose key it is, between Begin and End; null: none has it.
+  // Returns the attempt that holds the key, between Begin and End; null if no attempt holds it.
   Attempt* UnderWay(const std::string& key) const;
-  // Forgets old records, too.
+  // Registers a key's attempt. Also forgets old records.
   void Begin(const std::string& key, Attempt* attempt, int64_t now_ms);
   void End(const std::string& key) { under_way_.erase(key); }
 
@@ -51,7 +52,7 @@ class Idempotency {
 
   std::unordered_map<std::string, Attempt*> under_way_;
   std::unordered_map<std::string, KeyRecord> by_key_;
-  // Oldest first; keys that were added again are in it more than once.
+  // Oldest first. A key that was added again has several entries.
   std::deque<std::pair<int64_t, std::string>> by_age_;
 };
 

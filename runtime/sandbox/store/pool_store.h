@@ -1,5 +1,5 @@
-// The durable records of pools: a table of its own beside the sandboxes', with commits that survive
-// power loss. Only what was asked for is kept: members do not outlive the daemon.
+// The durable records of pools, in a table of their own. Commits survive power loss. The table
+// keeps only the configuration: members do not outlive the daemon.
 //
 // Thread rule: on the loop. A write is one row and an fsync; pools come and go rarely.
 #pragma once
@@ -13,11 +13,11 @@
 
 namespace atl::sandbox {
 
-// How many sandboxes a pool has, in upstream's words.
+// The sizes of a pool, with upstream's names.
 struct PoolCapacity {
-  uint32_t buffer_min = 0;  // with fewer parked ones than that, they are built …
-  uint32_t buffer_max = 0;  // … until there are so many
-  uint32_t pool_min = 0;    // of parked and claimed ones together
+  uint32_t buffer_min = 0;  // if fewer members are parked, the pool builds …
+  uint32_t buffer_max = 0;  // … until it has this many
+  uint32_t pool_min = 0;    // bounds of parked and claimed members together
   uint32_t pool_max = 0;
 
   bool operator==(const PoolCapacity&) const = default;
@@ -28,7 +28,7 @@ struct PoolRecord {
 
   std::string name;
   std::string image;                                   // the normalised name
-  std::map<std::string, std::string> resource_limits;  // as asked for
+  std::map<std::string, std::string> resource_limits;  // the request's limits
   PoolCapacity capacity;
   int64_t created_at_ms = 0;
 

@@ -1,11 +1,11 @@
-// One kind of record in the daemon's database, beside the sandboxes' own: a row each, of an id and
-// a text (record_text.h), with commits that survive power loss.
+// One kind of record in the daemon's database, beside the sandboxes' own table: one row per record,
+// with an id and a text (record_text.h). Commits survive power loss.
 //
 // A record has
 //
 //   static constexpr char kTable[]    the name of its table
 //   static constexpr auto kId         the member that identifies it, a text
-//   VisitFields(record, io)           the list of its fields; VisitHead has those of all
+//   VisitFields(record, io)           the list of its fields; VisitHead has the fields of all kinds
 //
 // Thread rule: on the loop. A write is one row and an fsync; such records come and go rarely.
 #pragma once
@@ -22,12 +22,12 @@
 
 namespace atl::sandbox {
 
-// The table without what its records mean.
+// The part of a table that does not depend on the record's type.
 class RecordRows {
  public:
   static Result<RecordRows> Open(const std::string& path, const std::string& table);
 
-  // Stops at the first error of `each`, which gets the id and the text of the record.
+  // Calls `each` with the id and the text of each record. Stops at its first error.
   Status Load(const std::function<Status(const std::string&, const std::string&)>& each);
   Status CheckRoom();
   Status Write(const std::string& id, const std::string& text);
@@ -40,7 +40,7 @@ class RecordRows {
         write_(std::move(write)),
         remove_(std::move(remove)) {}
 
-  // Statements are finalised before their connection.
+  // SQLite requires that statements are finalised before their connection.
   sqlite::Db db_;
   std::string table_;
   sqlite::Stmt write_;
@@ -50,7 +50,7 @@ class RecordRows {
 template <typename Record>
 class RecordTable {
  public:
-  // `path`: that of the store (schema.h).
+  // `path`: the path of the store (schema.h).
   static Result<std::unique_ptr<RecordTable>> Open(const std::string& path) {
     ATOLL_ASSIGN(RecordRows rows, RecordRows::Open(path, Record::kTable));
     return std::unique_ptr<RecordTable>(new RecordTable(std::move(rows)));
@@ -65,16 +65,16 @@ class RecordTable {
     }));
     return records;
   }
-  // Inserts or replaces. On a full disk kResourceExhausted with ENOSPC.
+  // Inserts or replaces a record. kResourceExhausted with ENOSPC: the disk is full.
   Status Write(const Record& record) {
     ATOLL_TRY(rows_.CheckRoom());
     return Rewrite(record);
   }
-  // Likewise for a record that takes hardly more room than before: works on a full disk.
+  // Replaces a record by one of about the same size. Works on a full disk.
   Status Rewrite(const Record& record) {
     return rows_.Write(record.*Record::kId, EncodeRecord(record));
   }
-  // An unknown id is not an error.
+  // Succeeds for an unknown id.
   Status Remove(const std::string& id) { return rows_.Remove(id); }
 
  private:

@@ -1,8 +1,9 @@
-// Records as text: one JSON object each, written and read by the list of the record's fields
-// (record/fields.h).
+// Records as text: one JSON object each. The list of the record's fields (record/fields.h) drives
+// both the writer and the reader.
 //
-// The writer appends to the text at once. A transition is written on the loop, and a tree of the
-// library's values for it would take seven times as long. The reader runs at the start alone.
+// The writer appends to the text directly, because the daemon writes transitions on the loop, and a
+// tree of the JSON library's values would take seven times as long. The reader runs only at the
+// start.
 //
 // Thread rule: pure functions.
 #pragma once
@@ -48,7 +49,7 @@ class RecordWriter {
     Required(name, words[static_cast<size_t>(value)]);
   }
   template <typename E, typename To, typename From>
-  void Word(const char* name, E value, To to, const From& /*from*/) {
+  void Word(const char* name, E value, To to, const From& /*from_word*/) {
     Required(name, std::string_view(to(value)));
   }
   template <typename T, typename Visit>
@@ -68,7 +69,7 @@ class RecordWriter {
   }
 
  private:
-  // Before each value of an object or a list but the first.
+  // Call before each value of an object or a list. Writes no comma before the first value.
   void Comma() {
     if (text_.back() != '{' && text_.back() != '[') text_ += ',';
   }
@@ -107,12 +108,12 @@ class RecordWriter {
   }
 
   std::string text_ = "{";
-  bool used_ = false;  // something but defaults was written
+  bool used_ = false;  // a value other than a default was written
 };
 
 class RecordReader {
  public:
-  // Both borrowed. `status`: the first thing that is wrong.
+  // Borrows both arguments. `status` gets the first error.
   RecordReader(const nlohmann::json& object, Status& status);
 
   template <typename T>
@@ -142,7 +143,7 @@ class RecordReader {
     Wrong(name, "has no such word");
   }
   template <typename E, typename To, typename From>
-  void Word(const char* name, E& value, const To& /*to*/, From from) {
+  void Word(const char* name, E& value, const To& /*to_word*/, From from) {
     std::string word;
     Required(name, word);
     if (Result<E> parsed = from(word)) {
@@ -159,7 +160,7 @@ class RecordReader {
     visit(group, value);
     group.Finish();
   }
-  // A field that was not asked for is wrong.
+  // Reports an error if the object has a field that was not read.
   void Finish();
 
  private:
@@ -195,7 +196,7 @@ class RecordReader {
     if (!std::in_range<T>(wide)) return Wrong(name, "is out of range");
     value = static_cast<T>(wide);
   }
-  // Null behind the last one, or if it is no list.
+  // Returns the item; null behind the last item, or if `node` is no list.
   const nlohmann::json* Item(const char* name, const nlohmann::json& node, size_t number);
   template <typename T>
   void ReadList(const char* name, const nlohmann::json& node, std::vector<T>& items) {
@@ -215,10 +216,10 @@ std::string WriteRecord(Visit visit) {
   visit(io);
   return std::move(io).Finish();
 }
-// kInternal: the text is no object, or lacks a field, or has one that is not known.
+// kInternal: the text is no object, lacks a field, or has an unknown field.
 Status ReadRecord(std::string_view text, const std::function<void(RecordReader&)>& visit);
 
-// The head and the fields.
+// Writes the head and the fields of a record.
 template <typename Record>
 std::string EncodeRecord(const Record& record) {
   return WriteRecord([&record](RecordWriter& io) {
@@ -226,7 +227,7 @@ std::string EncodeRecord(const Record& record) {
     VisitFields(record, io);
   });
 }
-// `record`: as made by default.
+// `record`: default-constructed.
 template <typename Record>
 Status DecodeRecord(std::string_view text, Record* record) {
   return ReadRecord(text, [record](RecordReader& io) {

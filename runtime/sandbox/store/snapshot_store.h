@@ -1,5 +1,5 @@
-// The durable records of snapshots: a table of its own beside the sandboxes', with commits that
-// survive power loss, as the snapshots themselves do.
+// The durable records of snapshots, in a table of their own. Commits survive power loss, as the
+// snapshots themselves do.
 //
 // Thread rule: on the loop. A write is one row and an fsync; snapshots come and go rarely.
 #pragma once
@@ -20,34 +20,35 @@ namespace atl::sandbox {
 
 inline constexpr size_t kMaxSnapshotName = 253;  // bytes
 
-// What a sandbox had written when it was taken, over the layers that it was made of.
+// The files that a sandbox had written when the snapshot was taken, on top of the sandbox's own
+// layers.
 struct Snapshot {
   static constexpr char kTable[] = "snapshots";
 
-  // One that is deleted has no record any more: its layers are found by who looks for unused ones.
+  // A deleted snapshot has no record. The collection of unused layers removes its layers.
   enum class State : uint8_t { kCreating, kReady, kFailed };
 
   std::string id;
-  std::string sandbox_id;  // its source, which may be gone
+  std::string sandbox_id;  // the source, which may be gone
   std::string name;        // empty: none
   State state = State::kCreating;
   std::string reason;
   std::string message;
   int64_t created_at_ms = 0;
   int64_t transition_at_ms = 0;
-  uint64_t size_bytes = 0;  // of its own layer
+  uint64_t size_bytes = 0;  // bytes of its own layer
 
-  // Of a restore.
-  std::string image;  // the name that the source's was created by
+  // A restore uses these.
+  std::string image;  // the name by which the source was created
   std::string image_digest;
   images::ImageConfig config;  // the image's, with the source's environment
   std::map<std::string, std::string> metadata;
-  std::vector<wire::LayerId> layers;  // topmost first: its own, those of its source
+  std::vector<wire::LayerId> layers;  // topmost first: its own layer, then the layers of its source
 
   static constexpr auto kId = &Snapshot::id;
 };
 inline constexpr std::string_view kSnapshotStates[] = {"Creating", "Ready", "Failed"};
-// As the API shows it, and the store keeps it.
+// Returns the word that the API shows and the store keeps.
 inline std::string_view SnapshotStateName(Snapshot::State state) {
   return kSnapshotStates[static_cast<size_t>(state)];
 }

@@ -1,13 +1,13 @@
-// The durable records of the sandboxes: one SQLite file, WAL with synchronous=NORMAL. What has been
-// written survives the death of the daemon at any moment; sandboxes do not outlive the host, so
-// there is no fsync to pay for on the create path.
+// The durable records of the sandboxes: one SQLite file, WAL with synchronous=NORMAL. A committed
+// write survives the death of the daemon at any moment. Sandboxes do not outlive the host, so the
+// create path needs no fsync.
 //
-// On a full disk what makes the store grow is refused and everything else goes on, in room that the
-// file has kept: new sandboxes are refused first, then larger labels and policies; deletions,
-// pauses and renewals never.
+// The file reserves free pages for a full disk. On a full disk the store refuses what makes it
+// grow: first new sandboxes, then larger labels and policies. Deletions, pauses and renewals always
+// work.
 //
-// Thread rule: on the loop. A write is one row, some 15 µs; now and then a pool thread moves the
-// log into the database.
+// Thread rule: on the loop. A write is one row, some 15 µs. Now and then a pool thread checkpoints
+// the WAL into the database.
 #pragma once
 
 #include <memory>
@@ -26,53 +26,53 @@ namespace atl::sandbox {
 
 class Store {
  public:
-  // Of every connection to it. 100 creates and deletes a second fill a tenth before the pool moves
-  // it.
+  // WAL limit of every connection. 100 creates and deletes a second fill a tenth of it before the
+  // pool runs a checkpoint.
   static constexpr uint64_t kLogBytes = 32 << 20;
-  // Free pages in the file while the disk has room, and what is left of them for whom: creates stop
-  // at the second number, labels, policies and events at the third.
+  // Free bytes in the file. The store keeps kRoom free while the disk has room. Creates stop below
+  // kRoomForChanges; labels, policies and events stop below kRoomForEnds.
   static constexpr int64_t kRoom = 4 << 20;
   static constexpr int64_t kRoomForChanges = 2 << 20;
   static constexpr int64_t kRoomForEnds = 1 << 20;
 
-  // `path` is created if absent (":memory:" for tests). A file of a newer Atoll is
-  // kFailedPrecondition. `loop` lends its pool; without one, the log is moved by the writes.
+  // Opens or creates the file at `path` (":memory:" for tests). kFailedPrecondition: a newer Atoll
+  // has written the file. `loop` lends its pool for checkpoints; without a loop, writes run them.
   static Result<std::unique_ptr<Store>> Open(const std::string& path, Loop* loop = nullptr);
-  // Of another connection to the file, before it adds a row. kResourceExhausted with ENOSPC: what
-  // is left is for changes.
+  // Checks the room before another connection to the file adds a row. kResourceExhausted with
+  // ENOSPC: the remaining room is for changes.
   static Status CheckRoom(sqlite::Db& db);
 
   Result<std::vector<Sandbox>> Load();
-  // With the key of the request that made it, if it had one: both or none. kResourceExhausted with
-  // ENOSPC: the disk is full.
+  // Inserts a record and the key of its request, if any, in one transaction. kResourceExhausted
+  // with ENOSPC: the disk is full.
   Status Insert(const Sandbox& sandbox, const std::optional<KeyRecord>& key = std::nullopt) {
     return Insert(std::span(&sandbox, 1), key);
   }
-  // All or none.
+  // Inserts all records or none.
   Status Insert(std::span<const Sandbox> sandboxes, const std::optional<KeyRecord>& key);
-  // The whole record anew, with the key of the request that has claimed it: both or none. As
-  // Insert.
+  // Rewrites the whole record and inserts the key of the request that claimed it, in one
+  // transaction. Errors: see Insert.
   Status Reinsert(const Sandbox& sandbox, const std::optional<KeyRecord>& key);
-  // Writes what moves. An unknown id is kNotFound.
+  // Writes the fields that a transition changes. kNotFound: the id is unknown.
   Status Update(const Sandbox& sandbox);
-  // Writes the rest of the record: labels, policy and the like. An unknown id is kNotFound; as
-  // Insert.
+  // Writes the other fields: labels, policy and the like. kNotFound: the id is unknown. Other
+  // errors: see Insert.
   Status UpdateSpec(const Sandbox& sandbox);
-  // Both at once, with the key of the request that asked for it.
+  // Writes all fields and the key of the request, in one transaction.
   Status Replace(const Sandbox& sandbox, const std::optional<KeyRecord>& key);
-  // Oldest first.
+  // Returns the keys, oldest first.
   Result<std::vector<KeyRecord>> LoadKeys();
-  // An unknown one is not an error.
+  // Succeeds for an unknown key.
   Status RemoveKey(const std::string& key);
-  // An unknown id is not an error.
+  // Succeeds for an unknown id.
   Status Remove(const std::string& id);
   Status RemoveAll();
 
-  // Whether all of that works now, tried by a write that changes nothing: its error says why not.
-  // kResourceExhausted: the disk is full, and new sandboxes are or will be refused.
+  // Tests by a write that changes nothing whether the store works. kResourceExhausted: the disk is
+  // full, so the store refuses new sandboxes, or soon will.
   Status Check();
 
-  // For tables beside this one.
+  // The connection, for tables beside the sandboxes' own.
   sqlite::Db& db() { return db_; }
 
  private:
@@ -85,19 +85,19 @@ class Store {
   Status InsertRow(const Sandbox& sandbox);
   Status InsertKey(const KeyRecord& key);
   Status WriteSpec(const Sandbox& sandbox);
-  // Fails if there is less than `least` and no more to be had.
+  // Fails if the file has less than `least` free bytes and cannot grow.
   Status KeepRoom(int64_t least);
   void Wrote();
 
-  // Statements are finalised before their connection.
+  // SQLite requires that statements are finalised before their connection.
   sqlite::Db db_;
   sqlite::Stmt insert_;
   sqlite::Stmt update_;
   sqlite::Stmt remove_;
   std::string path_;
   Loop* loop_ = nullptr;
-  int writes_ = 0;  // since the last checkpoint was begun
-  // Outlives us in the pool's hands.
+  int writes_ = 0;  // since the last checkpoint began
+  // The pool's job holds a reference, which may outlive this object.
   std::shared_ptr<bool> checkpointing_ = std::make_shared<bool>(false);
 };
 

@@ -1,10 +1,9 @@
-// Reports under `store` in /health what keeps sandboxes' records and files from being written: a
-// file system that is full, read-only or taken away, or a store that fails for any other reason. A
-// file system that will soon be full is reported as well, so that nobody has to create a sandbox to
-// find out.
+// Reports under `store` in /health why records and files of sandboxes cannot be written: a file
+// system that is full, read-only or unmounted, or a store that fails for any other reason. Also
+// warns about a file system that is nearly full, so the operator does not learn it from a failed
+// create.
 //
-// Thread rule: on the loop; file systems are asked on the pool, where one that hangs holds up
-// nobody.
+// Thread rule: on the loop. Queries file systems on the pool, where a hanging one delays nobody.
 #pragma once
 
 #include <sys/types.h>
@@ -23,18 +22,18 @@ namespace atl::sandbox {
 class StoreWatch {
  public:
   struct Place {
-    std::string name;  // for people, and for everybody: "<data_dir>/state"
+    std::string name;  // name in messages, which anybody may read: "<data_dir>/state"
     std::string path;
-    dev_t device = 0;  // the file system that is to be there; 0: any
+    dev_t device = 0;  // the expected file system; 0: any
   };
 
-  // All outlive it.
+  // All arguments outlive this object.
   StoreWatch(Loop& loop, Health& health, Store& store, std::vector<Place> places);
   StoreWatch(const StoreWatch&) = delete;
   StoreWatch& operator=(const StoreWatch&) = delete;
   ~StoreWatch();
 
-  // From now on.
+  // Begins to watch.
   void Start() { Look(); }
 
  private:
@@ -51,8 +50,9 @@ class StoreWatch {
   const Guard guard_;
 };
 
-// Returns what is wrong with the file system of `place`: it is another one, read-only, nearly full
-// ("little room": an early warning), or full ("no room"). Empty: nothing. Blocks.
+// Returns the problem with the file system of `place`: another file system is mounted, it is
+// read-only, nearly full ("little room": an early warning), or full ("no room"). Empty: no problem.
+// Blocks.
 std::string TroubleOf(const StoreWatch::Place& place);
 
 }  // namespace atl::sandbox

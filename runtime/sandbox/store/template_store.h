@@ -1,5 +1,5 @@
-// The durable records of templates: a table of its own beside the sandboxes', with commits that
-// survive power loss. Their members are sandboxes, and kept as such.
+// The durable records of templates, in a table of their own. Commits survive power loss. The
+// members of a template are sandboxes and have records as such.
 //
 // Thread rule: on the loop. A write is one row and an fsync; templates come and go rarely.
 #pragma once
@@ -21,18 +21,18 @@ struct TemplateRecord {
 
   std::string id;                                      // "tpl-" and a UUID
   std::string image;                                   // the normalised name
-  std::map<std::string, std::string> resource_limits;  // as asked for
+  std::map<std::string, std::string> resource_limits;  // the request's limits
   std::vector<std::string> entrypoint;
   std::map<std::string, std::string> env;
-  std::map<std::string, std::string> metadata;  // of the template, not of its sandboxes
+  std::map<std::string, std::string> metadata;  // labels of the template, not of its sandboxes
   wire::Preparation preparation;
-  uint32_t stock = 1;  // sandboxes that wait, started and ready
-  // As sent, for the answers alone: nothing is published anywhere.
+  uint32_t stock = 1;  // number of members to keep ready
+  // Kept as sent, only to be returned in answers. The daemon publishes nothing.
   std::string publish, format, probe;
   std::optional<int64_t> warmup_seconds;
 
-  bool succeeded = false;  // one of it has been ready
-  std::string failure;     // why the latest was not; empty: it was, or there has been none
+  bool succeeded = false;  // a member has been ready at least once
+  std::string failure;     // why the latest member failed; empty: it succeeded, or there was none
   int64_t created_at_ms = 0;
   int64_t updated_at_ms = 0;
 

@@ -1,4 +1,4 @@
-// Buckets whose server has ended under a sandbox that uses them: told once, in its history.
+// Notes in a sandbox's history, once per volume, that the server process of its bucket has ended.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -17,7 +17,7 @@ namespace atl::sandbox {
 
 class LostVolumes {
  public:
-  // All outlive it.
+  // All arguments outlive this object.
   LostVolumes(const Clock& clock, History& history, Registry& registry)
       : clock_(clock), history_(history), registry_(registry) {
     registry_.OnRemove([this](const Sandbox& sandbox) { told_.erase(&sandbox); });
@@ -25,14 +25,14 @@ class LostVolumes {
   LostVolumes(const LostVolumes&) = delete;
   LostVolumes& operator=(const LostVolumes&) = delete;
 
-  // The spawner tells of each loss again and again.
+  // The spawner reports each loss repeatedly; only the first report has an effect.
   void OnLost(const wire::VolumeLost& lost);
 
  private:
   const Clock& clock_;
   History& history_;
   Registry& registry_;
-  // Indices of the volumes in the sandbox's spec.
+  // Indices of the lost volumes in the sandbox's spec.
   std::unordered_map<const Sandbox*, std::set<uint32_t>> told_;
 };
 

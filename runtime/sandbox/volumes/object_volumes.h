@@ -1,10 +1,10 @@
-// Volumes that are buckets of object stores: which of the operator's stores a request means, the
-// credentials that requests have brought, and the mounts that the spawner makes before a build.
+// Volumes that are buckets of object stores. Selects the operator's store that a request means,
+// keeps the credentials of requests, and has the spawner mount buckets before a build.
 //
-// Credentials of a request are kept here, in memory, as long as the sandbox is there, because a
-// fork and a rollback mount its buckets anew; they are in no record. After a restart of the daemon
-// the mounts go on, and those two are refused. Of credentials by reference nothing is here: the
-// spawner reads the operator's file.
+// A request's credentials stay in memory while the sandbox exists, because a fork or a rollback
+// mounts the buckets again. No record has them. After a restart of the daemon the mounts work on,
+// but forks and rollbacks are refused. Credentials by reference are not kept here: the spawner
+// reads the operator's file.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -27,26 +27,28 @@ namespace atl::sandbox {
 
 class ObjectVolumes {
  public:
-  // The spawner outlives it.
+  // `spawner` outlives this object.
   ObjectVolumes(launch::SpawnerClient& spawner, std::vector<wire::ObjectStore> stores)
       : spawner_(spawner), stores_(std::move(stores)) {}
   ObjectVolumes(const ObjectVolumes&) = delete;
   ObjectVolumes& operator=(const ObjectVolumes&) = delete;
 
-  // What a create asks for, with its buckets' stores found. kPermissionDenied: the operator does
-  // not allow the endpoint; kInvalidArgument: the bucket; kFailedPrecondition: it names credentials
-  // that there are none of.
+  // Returns the volumes of a create, with the stores of its buckets. kPermissionDenied: the
+  // operator does not allow the endpoint. kInvalidArgument: the bucket. kFailedPrecondition: the
+  // request refers to credentials that do not exist.
   Result<std::vector<wire::Volume>> Resolve(const std::vector<VolumeMount>& mounts) const;
 
-  // What its request has brought; what another one of the same volumes has.
+  // Keep stores the credentials in a sandbox's request. Share copies them to another sandbox with
+  // the same volumes.
   void Keep(const std::string& sandbox, const std::vector<VolumeMount>& mounts);
   void Share(const std::string& from, const std::string& to);
   void Forget(const std::string& sandbox) { credentials_.erase(sandbox); }
-  // kFailedPrecondition: it could not be mounted again.
+  // kFailedPrecondition: the sandbox's buckets could not be mounted again.
   Status Check(const Sandbox& sandbox) const;
 
   static bool Wanted(const Sandbox& sandbox);
-  // All of its buckets, for the build in `slot`. The first error, when all have been answered.
+  // Mounts all buckets of the sandbox for the build in `slot`. Calls `done` once all mounts are
+  // answered, with the first error.
   void Mount(const Sandbox& sandbox, uint32_t slot, std::function<void(Status)> done);
 
  private:
@@ -54,7 +56,7 @@ class ObjectVolumes {
 
   launch::SpawnerClient& spawner_;
   const std::vector<wire::ObjectStore> stores_;
-  // By sandbox and target.
+  // Keyed by sandbox id and target.
   std::map<std::string, std::map<std::string, wire::ObjectCredentials>> credentials_;
 };
 

@@ -1,5 +1,5 @@
-// The durable records of named volumes: a table of its own beside the sandboxes', with commits that
-// survive power loss, as the volumes themselves do.
+// The durable records of named volumes, in a table of their own. Commits survive power loss, as the
+// volumes themselves do.
 //
 // Thread rule: on the loop. A write is one row and an fsync; volumes come and go rarely.
 #pragma once
@@ -16,15 +16,16 @@ namespace atl::sandbox {
 struct VolumeRecord {
   static constexpr char kTable[] = "volumes";
 
-  // What is kMaking or kRemoving after a restart was never acknowledged, or its removal was: its
-  // directory goes. kTrial is ready, and made for a create that has not succeeded yet, of which
-  // `owner` is the sandbox: if that is not recorded either, the create was never acknowledged.
+  // A restart removes the directory of a volume in state kMaking, whose creation was never
+  // acknowledged, and in state kRemoving, whose removal was. A kTrial volume is ready, and was made
+  // for a create that has not succeeded yet; `owner` is the sandbox of that create. If the sandbox
+  // has no record either, the create was never acknowledged.
   enum class State : uint8_t { kMaking = 0, kReady = 1, kRemoving = 2, kTrial = 3 };
 
   std::string name;
   State state = State::kMaking;
   int64_t created_at_ms = 0;
-  std::string owner;  // a sandbox whose end is the volume's, too; empty: none
+  std::string owner;  // the sandbox whose end removes the volume; empty: none
 
   static constexpr auto kId = &VolumeRecord::name;
 };

@@ -1,12 +1,12 @@
-// Named volumes, who uses them, and when they go. The directories are the spawner's; the records
-// are here, and each is on disk before what it says is done or told.
+// Named volumes, their users, and their removal. The spawner owns the directories. This class owns
+// the records, and commits each record before it acts on it or answers a client.
 //
-// A volume that a create made with deleteOnSandboxTermination has that sandbox as its owner: when
-// the sandbox is gone, however it came to that, the volume goes too, unless another sandbox uses it
-// by then; it then stays, as one without an owner.
+// If a create makes a volume with deleteOnSandboxTermination, the sandbox becomes the volume's
+// owner. The end of the owner, for any reason, removes the volume. If another sandbox uses the
+// volume by then, the volume stays and has no owner.
 //
-// A create that is refused, at whatever point, leaves no volume behind: what was made for it goes,
-// unless another sandbox has begun to use it.
+// A refused create leaves no volume behind: the volumes that it made are removed, unless another
+// sandbox has begun to use them.
 //
 // Thread rule: on the loop; nothing blocks but the writes of VolumeStore.
 #pragma once
@@ -37,10 +37,10 @@ namespace atl::sandbox {
 
 class Volumes {
  public:
-  // All parts outlive it. Loads the records.
+  // All arguments outlive this object. Open loads the records.
   struct Config {
-    bool has_quota = false;           // the store can keep a disk limit
-    uint64_t default_disk_bytes = 0;  // of a volume that nobody has named one for; 0: none
+    bool has_quota = false;           // the volume store supports disk limits
+    uint64_t default_disk_bytes = 0;  // limit of volumes whose request names none; 0: no limit
   };
   static Result<std::unique_ptr<Volumes>> Open(Loop& loop, const Clock& clock,
                                                launch::SpawnerClient& spawner, VolumeStore& store,
@@ -48,44 +48,45 @@ class Volumes {
   Volumes(const Volumes&) = delete;
   Volumes& operator=(const Volumes&) = delete;
 
-  // At start: a recorded sandbox has these; after all of them, what is left over is removed.
+  // Recovery at start: call Adopt for each recorded sandbox, then Start, which removes leftovers.
   void Adopt(const std::string& sandbox, const std::vector<wire::Volume>& volumes);
   void Start();
 
   struct View {
     std::string name;
     int64_t created_at_ms = 0;
-    std::vector<std::string> used_by;  // sandboxes, until nothing of them is left
+    std::vector<std::string> used_by;  // users, including sandboxes that are still being released
     bool deleted_with_sandbox = false;
   };
   std::vector<View> List() const;
   std::optional<View> Find(const std::string& name) const;
 
-  // `name` is a ValidVolumeName; `disk_bytes` 0: the default. kAlreadyExists; kUnimplemented: a
-  // limit, and no quota to keep it with; else what the spawner or the store says.
+  // `name` is a ValidVolumeName; `disk_bytes` 0: the default. kAlreadyExists. kUnimplemented: a
+  // limit without quota support. Other errors come from the spawner or the store.
   using Made = std::function<void(Result<View>)>;
   void Create(const std::string& name, uint64_t disk_bytes, Made done);
-  // Once it returns, the volume is not found any more and will be gone even if we die, behind the
-  // last sandbox that has left it. kFailedPrecondition: a sandbox uses it. kNotFound.
+  // Removes a volume. Once it returns, clients do not find the volume, and it will be removed even
+  // if the daemon dies, after the last leaving sandbox is gone. kNotFound. kFailedPrecondition: a
+  // sandbox uses the volume.
   Status Remove(const std::string& name);
-  // There is another spawner: what the one before could not remove is asked of it at once.
+  // Call for a new spawner: retries at once the removals that failed in the old one.
   void RemoveAgain();
-  // What it takes on disk, counted now.
+  // Measures the volume's disk use now.
   void Use(const std::string& name, std::function<void(Result<wire::DiskUse>)> done);
 
-  // Makes what the sandbox-to-be asks for, once it is known that all of it can be had, and keeps it
-  // from being removed until Release. If it fails nothing is held: `failed` is the kind of the one
-  // that cannot be had. kUnavailable: it is being removed, and that takes long. kPermissionDenied:
-  // the spawner does not allow it; kNotFound: it is not to be created; kInvalidArgument: its sub
-  // path; kUnimplemented: its limit.
+  // Makes missing volumes of a create, after checking that all its volumes are available, and
+  // protects all of them from removal until Release. After an error nothing is held, and `failed`
+  // is the kind of the volume that caused it. kUnavailable: the volume is being removed, and that
+  // takes long. kPermissionDenied: the spawner does not allow it. kNotFound: it does not exist, and
+  // the request does not create it. kInvalidArgument: the sub-path. kUnimplemented: the limit.
   using Acquired = std::function<void(Status, wire::Volume::Kind failed)>;
   void Acquire(const std::string& sandbox, std::vector<VolumeMount> mounts, Acquired done);
-  // The sandbox has come about, and is recorded: what was made for it stays as its request says.
+  // Call when the sandbox is recorded: the volumes made for it stay as its request says.
   void Keep(const std::string& sandbox);
-  // The sandbox is being deleted: it is no user any more that anybody could ask for, but its
-  // processes may still write. An unknown one is not an error.
+  // Call when the sandbox is being deleted: clients no longer see it as a user, but its processes
+  // may still write. Succeeds for an unknown sandbox.
   void Leave(const std::string& sandbox);
-  // The sandbox is gone, or did not come about. An unknown one is not an error.
+  // Call when the sandbox is gone, or was never made. Succeeds for an unknown sandbox.
   void Release(const std::string& sandbox);
 
  private:
@@ -97,19 +98,19 @@ class Volumes {
   struct Volume {
     VolumeRecord record;
     std::set<std::string> users;
-    std::set<std::string> leaving;  // sandboxes that were users, until they are gone
-    // Requests that wait until the volume is made, or gone.
+    std::set<std::string> leaving;  // former users that are not gone yet
+    // Requests that wait until the volume is made, or removed.
     std::map<uint64_t, Waiter> waiting;
-    // Why it could not be removed the last time, until it is tried again: who would wait hears
-    // that.
+    // The error of the last removal, until the next attempt. A request that would wait gets this
+    // error.
     Status stuck;
-    Loop::Id retry = 0;  // then
+    Loop::Id retry = 0;  // timer of the next attempt
   };
   struct Acquisition {
     std::string sandbox;
     std::vector<VolumeMount> mounts;
     size_t next = 0;
-    bool checked = false;  // all of them, before the first is made
+    bool checked = false;  // all volumes are checked before the first is made
     Acquired done;
   };
 
@@ -126,15 +127,15 @@ class Volumes {
   static void Advance(const std::shared_ptr<Acquisition>& acquisition);
   Status CheckNamed(const VolumeMount& mount);
   Status CheckLimit(uint64_t disk_bytes) const;
-  // False: the acquisition goes on later.
+  // False: the acquisition continues later.
   bool HaveNamed(const std::shared_ptr<Acquisition>& acquisition, const VolumeMount& mount);
   void EndAcquire(const std::shared_ptr<Acquisition>& acquisition, Status status);
   void Make(const VolumeRecord& record, uint64_t disk_bytes, Finished done);
   Status MarkRemoving(Volume& volume);
   void Discard(const std::string& name);
   void Forget(const std::string& name);
-  // Until the volume, which is being made or removed, is neither. kUnavailable: it cannot be
-  // removed at present, or takes longer than a client waits, or too many wait.
+  // Waits until a volume that is being made or removed is neither. kUnavailable: it cannot be
+  // removed at present, takes longer than a client waits, or too many requests wait.
   void Await(const std::string& name, Finished done);
   void Wake(std::map<uint64_t, Waiter> waiting, const Status& status);
 
@@ -144,9 +145,9 @@ class Volumes {
   VolumeStore& store_;
   const Config config_;
   std::map<std::string, Volume> volumes_;
-  std::unordered_map<std::string, std::set<std::string>> names_;  // by sandbox
+  std::unordered_map<std::string, std::set<std::string>> names_;  // names of volumes, by sandbox id
   uint64_t last_waiter_ = 0;
-  // Answers of the spawner and timers may come after we have gone.
+  // Answers of the spawner and timers may come after this object is gone.
   const Guard guard_;
 };
 
