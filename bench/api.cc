@@ -1,4 +1,4 @@
-// The daemon's own routes, with few sandboxes and with many.
+// Measures the daemon's own routes, with few sandboxes and with many.
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -18,7 +18,7 @@ constexpr int kCount = 50;
 constexpr int kConnections = 32;
 constexpr int kRateMs = 2000;
 constexpr int kStreams = 50;
-// Of what a stream has in the kernel and in the daemon before it stands still.
+// Time for a stream to fill the buffers of the kernel and of the daemon, after which it stalls.
 constexpr int kFloodMs = 1500;
 
 struct ApiLab : Lab {
@@ -28,7 +28,7 @@ struct ApiLab : Lab {
 };
 using LabPtr = std::shared_ptr<ApiLab>;
 
-// utime and stime of proc(5), fields 14 and 15.
+// Returns utime plus stime of proc(5), fields 14 and 15.
 Result<double> ProcessorSeconds(pid_t pid) {
   ATOLL_ASSIGN(const std::string stat,
                sys::ReadFileAt(AT_FDCWD, "/proc/" + std::to_string(pid) + "/stat", 4096));
@@ -44,7 +44,7 @@ Result<double> ProcessorSeconds(pid_t pid) {
   return static_cast<double>(ticks) / static_cast<double>(::sysconf(_SC_CLK_TCK));
 }
 
-// GET over keep-alive connections, one request under way on each.
+// Sends GET requests over keep-alive connections, with one request in flight on each.
 Status Rate(const OwnDaemon& daemon, const std::string& path, const std::string& name, Take& take) {
   const std::string request = "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n" +
                               "OPEN-SANDBOX-API-KEY: " + daemon.key() + "\r\n\r\n";
@@ -68,7 +68,8 @@ Status Rate(const OwnDaemon& daemon, const std::string& path, const std::string&
     const int ready = ::epoll_wait(epoll.get(), events, 64, 1000);
     if (ready == 0) return Fail(Code::kDeadlineExceeded, "GET " + path + ": no answer");
     for (int i = 0; i < ready; ++i) {
-      // Small enough to come in one piece; a status line that is another one ends the turn.
+      // An answer is small enough to arrive in one piece. A status line other than the expected one
+      // ends the turn.
       char answer[8192];
       const ssize_t size = ::read(events[i].data.fd, answer, sizeof answer);
       if (size < 12 || std::string_view(answer, 12) != "HTTP/1.1 200") {
@@ -164,7 +165,7 @@ Phases ApiPhases(const Setting& setting) {
       {.run =
            [=](Take&) {
              lab->stuck.clear();
-             // Its commands outlive the streams.
+             // The commands outlive their streams, so the sandbox is deleted.
              return lab->api->Delete(lab->flooding);
            }},
       {.run = [=](Take&) -> Status {

@@ -1,5 +1,5 @@
-// A live sandbox's exec API: commands beside the same program without a sandbox, files, transfers
-// beside a plain relay, isolated sessions, and execd itself.
+// Measures a live sandbox's exec API: commands beside the same program without a sandbox, files,
+// transfers beside a plain relay, isolated sessions, and execd itself.
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
@@ -37,7 +37,7 @@ constexpr char kMultipart[] = "Content-Type: multipart/form-data; boundary=atoll
 struct CommandLab : Lab {
   std::unique_ptr<Relay> relay;
   Sandbox busybox, debian, small;
-  std::optional<LeanClient> files;  // to the exec API of `busybox`
+  std::optional<LeanClient> files;  // connected to the exec API of `busybox`
 
   Result<LeanClient> ClientOf(const Sandbox& sandbox) const {
     return LeanClient::Connect(daemon->port(), sandbox.command_headers);
@@ -45,7 +45,7 @@ struct CommandLab : Lab {
 };
 using LabPtr = std::shared_ptr<CommandLab>;
 
-// What comes before and after the content of an upload of one file.
+// The multipart bytes before and after the content of an upload of one file.
 std::string BeforeContent(const std::string& path) {
   const std::string line = std::string("--") + kBoundary + "\r\n";
   return line +
@@ -58,7 +58,8 @@ std::string AfterContent() {
   return std::string("\r\n--") + kBoundary + "--\r\n";
 }
 
-// Its "Anonymous:" line; pages of its program belong to all sandboxes together.
+// Returns the "Anonymous:" line of a process's memory. Pages of its program do not count, because
+// all sandboxes share them.
 Result<uint64_t> AnonymousKib(pid_t pid) {
   ATOLL_ASSIGN(
       const std::string text,
@@ -81,7 +82,8 @@ Result<uint64_t> StrippedSize(const std::string& program, const std::string& cop
   return static_cast<uint64_t>(info.st_size);
 }
 
-// It parks, finds that nobody is left who could claim it, and ends: all of that is in the time.
+// Times an execd that parks, finds that no client can claim it any more, and ends. The sample
+// includes all three.
 Result<int64_t> ParkOnce(const std::string& execd) {
   ATOLL_ASSIGN(sys::SocketPair gate, sys::UnixPair(SOCK_SEQPACKET));
   gate.a.reset();
@@ -111,7 +113,7 @@ Result<UniqueFd> Ask(const CommandLab& lab, const Sandbox& sandbox, const std::s
   return socket;
 }
 
-// Reads the head of an answer; what came of the body with it is counted in `extra`.
+// Reads the head of an answer. Adds the bytes of the body that came with it to `extra`.
 Status TakeHead(int socket, uint64_t* extra) {
   std::string head;
   size_t end = std::string::npos;
@@ -166,7 +168,7 @@ Status RunOne(const CommandLab& lab, const Sandbox& sandbox, int number) {
                            R"({"command":"echo out)" + digits + "; exit " + digits + R"("})"));
   const std::string end =
       number == 0 ? R"("type":"execution_complete")" : R"("evalue":")" + digits + R"(")";
-  // With or without the line's end: both have been said.
+  // Accepts the text with and without its line end, because releases differ in that.
   const std::string text = R"("text":"out)" + digits;
   const bool told = events.find(text + R"(\n")") != std::string::npos ||
                     events.find(text + "\"") != std::string::npos;
@@ -200,7 +202,7 @@ Status Read(CommandLab& lab, const std::string& path, size_t size) {
   return Fail(Code::kInternal, std::to_string(content.size()) + " bytes of " + path + " came back");
 }
 
-// Rows that time one call each.
+// Returns a phase that times one call per sample.
 Phase Timed(Series series, int samples, int rest_ms, const std::string& turns,
             const std::function<Status()>& call) {
   const std::string name = series.name;
@@ -234,7 +236,7 @@ Phase EchoPhase(const LabPtr& lab, const std::string& name, Sandbox CommandLab::
       }};
 }
 
-// The same command without a sandbox: what no exec daemon can be faster than.
+// Runs the same command without a sandbox. No exec daemon can be faster.
 Phase AlonePhase(const std::string& name, const std::vector<std::string>& argv, bool flat) {
   return {.series = {{name, "spawn → reaped, on the host: the floor of a command", "ms", {}}},
           .samples = kCount,
@@ -262,7 +264,7 @@ void AddCommands(const LabPtr& lab, bool flat, Phases* phases) {
 }
 
 void AddFiles(const LabPtr& lab, Phases* phases) {
-  // A read alone needs them, too.
+  // Creates the files here, because a run of the read phases alone needs them, too.
   phases->push_back({.run = [=](Take&) -> Status {
     ATOLL_TRY(Write(*lab, "/root/block4", 4 << 10));
     return Write(*lab, "/root/block64", 64 << 10);
@@ -325,7 +327,7 @@ void AddTransfers(const LabPtr& lab, Phases* phases) {
                                   [=] { return DownloadOnce(*lab, lab->busybox); }));
 }
 
-// What is promised of 100 at once is that every output and exit code is right.
+// 100 commands at once have no bound on time. Each one's output and exit code must be right.
 void AddTogether(const LabPtr& lab, Phases* phases) {
   const std::string what = "all sent → all complete, each with an output and exit code of its own";
   phases->push_back(Timed({"100 at once", what, "ms", {}}, kRounds, 0, "",
@@ -377,8 +379,8 @@ void AddExecd(const LabPtr& lab, const std::string& programs, Phases* phases) {
                      }});
 }
 
-// A shell in namespaces of its own, over an overlay of one directory; and its end. `members` are
-// those of the request beside the workspace.
+// Measures the start and the end of a shell in namespaces of its own, over an overlay of one
+// directory. `members` are further JSON members of the request.
 void AddSession(const LabPtr& lab, const std::string& name, const std::string& members,
                 Phases* phases) {
   phases->push_back(

@@ -1,4 +1,4 @@
-// A cold create as its client sees it, beside the floor and other programs, and a delete.
+// Measures a cold create as its client sees it, beside the floor and other programs, and a delete.
 #include <algorithm>
 
 #include "bench/clock.h"
@@ -19,12 +19,12 @@ constexpr int kParked = 8;
 struct CreateLab : Lab {
   std::unique_ptr<Floor> floor;
   std::unique_ptr<Peers> peers;
-  int claims = 0;  // of what was parked when the pool was last waited for
+  int claims = 0;  // claims since the pool was last refilled
 };
 using LabPtr = std::shared_ptr<CreateLab>;
 
-// Where a sandbox comes from: built of an image; or, without one, claimed from the pool, `claims`
-// behind each other, before the first of which `parked` are there.
+// The source of a sandbox: built from `image`; or, without one, claimed from the pool. `claims` of
+// them follow each other. Before the first, `parked` members are ready.
 struct Source {
   const char* image = nullptr;
   int claims = 1;
@@ -32,7 +32,7 @@ struct Source {
 };
 
 struct ColdMicros {
-  int64_t created, known, first, deleted;  // the last by itself
+  int64_t created, known, first, deleted;  // the duration of the delete alone
 };
 
 Result<ColdMicros> LiveCold(SandboxApi& api, const Source& source) {
@@ -51,13 +51,14 @@ Result<ColdMicros> LiveCold(SandboxApi& api, const Source& source) {
   return micros;
 }
 
-// A claim that finds none is a cold create, which is measured elsewhere. Behind the samples,
-// because to ask wakes the daemon.
+// Refills the pool, because a claim that finds no ready member is a cold create, which another
+// phase measures. Call it after the samples, because the question wakes the daemon.
 Status Refill(CreateLab& lab, const Source& source) {
   lab.claims = 0;
   ATOLL_TRY(lab.api->AwaitParked(kPoolName, source.parked));
   if (source.claims == 1) return {};
-  // What members were made of is made anew behind them; and a first claim is one after a rest.
+  // Waits until the pool has replaced its members. Then claims one sandbox that does not count,
+  // because the first claim would follow a rest and the others would not.
   ATOLL_TRY(lab.api->AwaitQuiet());
   ++lab.claims;
   ATOLL_TRY(LiveCold(*lab.api, source));
@@ -78,7 +79,7 @@ Status Cold(CreateLab& lab, const Source& source, const std::string& name, Take&
   return {};
 }
 
-// Flat out each runs alone; with rest they take turns.
+// Phases without rests run alone. Phases with rests take turns.
 Phase ColdPhase(const LabPtr& lab, const Source& source, const std::string& name, bool flat,
                 std::vector<Bound> bounds) {
   return {
@@ -126,7 +127,7 @@ Phase PeerPhase(const LabPtr& lab, const std::string& peer, bool flat) {
   const std::string name = flat ? peer + ", flat" : peer;
   return {
       .series = {{name, "spawn of the program → bytes of `echo hi`", "ms", {}}},
-      // podman and docker take some tenths of a second each.
+      // A sample of podman or docker takes some tenths of a second.
       .samples = peer == "podman" || peer == "docker" ? kCount / 10 : kCount,
       .rest_ms = flat ? 0 : kRestMs,
       .turns = flat ? "" : "cold",
@@ -149,7 +150,8 @@ Status Delete(Lab& lab, Take& take) {
   ATOLL_ASSIGN(const std::vector<Place> places,
                FindSandboxes(lab.daemon->spawner(), lab.daemon->data_dir()));
   const auto present = [](const Place& place) { return !IsGone(place); };
-  // One that a delete before this one has left would make "gone" mean nothing.
+  // If an earlier delete has left one of these places half removed, its disappearance would prove
+  // nothing.
   if (places.empty() || !std::all_of(places.begin(), places.end(), present)) {
     return Fail(Code::kInternal, "sandbox " + sandbox.id + " is not to be seen on the host");
   }
@@ -157,7 +159,7 @@ Status Delete(Lab& lab, Take& take) {
   const int64_t start = NowMicros();
   ATOLL_TRY(lab.api->Delete(sandbox));
   take.AddMs("delete answered", MicrosSince(start));
-  // Each look is some ten system calls; a millisecond between them leaves the machine alone.
+  // Each check is some ten system calls. A millisecond between them keeps the machine idle.
   while (!std::all_of(places.begin(), places.end(), IsGone)) {
     if (MicrosSince(start) > kGonePatienceUs) {
       return Fail(Code::kDeadlineExceeded, "sandbox " + sandbox.id + " was deleted, but " +
@@ -218,7 +220,8 @@ Phases CreatePhases(const Setting& setting) {
                                 {{.at_most = 200}}}},
                     .samples = kCount / 2,
                     .run = [=](Take& take) { return Delete(*lab, take); }});
-  // Last: what is parked takes its share of all else, and an older release has no pools.
+  // Comes last: the parked sandboxes would slow down all other phases, and an older release has no
+  // pools.
   phases.push_back({.host = true, .run = [=](Take&) {
                       return lab->api->MakePool(kPoolName, kBusyboxImage, kParked);
                     }});
@@ -230,7 +233,7 @@ Phases CreatePhases(const Setting& setting) {
   claim({}, "pool", false, {{.at_most = 1.2, .over = "create/floor, slot made before"}});
   claim({.claims = kParked}, "pool, flat", true,
         {{.at_most = 1}, {.at_most = 1.2, .over = "create/floor, flat, slot made before"}});
-  // As fast as members are built, which is what then takes the time.
+  // Claims follow each other so fast that the pool is empty, and its builds set the pace.
   claim({.parked = 1}, "pool, drained", true, {{.at_most = 1}});
   return phases;
 }

@@ -1,5 +1,5 @@
-// The name server of the sandboxes, beside a thread that sends datagrams back as they are. Client,
-// name server and a made-up upstream are threads, on loopback in a network namespace of its own.
+// Measures the sandboxes' name server beside a thread that echoes datagrams. Client, name server
+// and a simulated upstream are threads, on loopback in a network namespace of its own.
 #include <net/if.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -45,7 +45,7 @@ Status AwaitReadable(int fd) {
   return Fail(Code::kDeadlineExceeded, "no answer from the name server");
 }
 
-// Microseconds until the right answer is here.
+// Returns the microseconds until the right answer has arrived.
 Result<int64_t> AskOnce(int fd, const std::string& name) {
   const std::vector<uint8_t> query = QueryFor(name);
   std::array<uint8_t, 512> answer;
@@ -54,7 +54,7 @@ Result<int64_t> AskOnce(int fd, const std::string& name) {
   ATOLL_TRY(AwaitReadable(fd));
   const ssize_t n = ::recv(fd, answer.data(), answer.size(), 0);
   const int64_t micros = MicrosSince(start);
-  // A refusal would be fast, too.
+  // A refusal must not count as a fast answer.
   const auto header = netpolicy::ParseDnsHeader(std::span(answer).first(n < 0 ? 0 : size_t(n)));
   if (!header || header->rcode() != 0 || header->answers != 1) {
     return Fail(Code::kInternal, "wrong answer for " + name);
@@ -62,7 +62,7 @@ Result<int64_t> AskOnce(int fd, const std::string& name) {
   return micros;
 }
 
-// Datagrams in and out by the batch, so that the server and not the client is the bottleneck.
+// Sends and receives datagrams in batches, so that the server is the bottleneck and not the client.
 class Flood {
  public:
   Flood(UniqueFd socket, int names) : socket_(std::move(socket)) {
@@ -107,14 +107,14 @@ class Flood {
 
 struct Rate {
   double per_second = 0;
-  double per_processor_second = 0;  // of the server's thread
+  double per_processor_second = 0;  // per second of the server thread's CPU time
 };
-// Questions for known names over UDP, kWindow of them under way.
+// Sends questions for cached names over UDP, with kWindow of them in flight.
 template <typename Server>
 Result<Rate> MeasureRate(Server& server) {
   ATOLL_ASSIGN(UniqueFd socket, ConnectTo(server.endpoint()));
   Flood flood(std::move(socket), kNames);
-  // Once around, so that every name is known.
+  // Asks for every name once, so that all of them are cached.
   for (int i = 0; i < kNames; ++i) {
     ATOLL_TRY(flood.Send(1));
     ATOLL_TRY(flood.Receive());
@@ -155,7 +155,7 @@ struct DnsLab {
     return {};
   }
 
-  // In turn, each after a rest.
+  // Asks the three servers one after the other, each after a rest.
   Status Delays(Take& take) {
     const std::string name = "n" + std::to_string(names++) + ".example";
     const double before = server->ProcessorSeconds();

@@ -54,7 +54,7 @@ void PinThread(unsigned processor) {
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(processor % std::max(1U, std::thread::hardware_concurrency()), &set);
-  // Not allowed: the kernel chooses.
+  // Ignores a refusal: the kernel then chooses the CPU.
   (void)::pthread_setaffinity_np(::pthread_self(), sizeof set, &set);
 }
 

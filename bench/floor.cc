@@ -44,17 +44,17 @@ constexpr uid_t kInside = 0x78000000;
 constexpr uint64_t kNoExec = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
 constexpr uint64_t kNamespaces =
     CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
-// chown, dac_override, fowner, fsetid, kill, setgid, setuid, setpcap, net_bind_service, net_raw,
-// sys_chroot, mknod, audit_write, setfcap: what containers usually have.
+// The usual capabilities of containers: chown, dac_override, fowner, fsetid, kill, setgid, setuid,
+// setpcap, net_bind_service, net_raw, sys_chroot, mknod, audit_write, setfcap.
 constexpr uint64_t kCapabilities = 0xa80425fb;
 
 cgroup::Limits DefaultLimits() {
   cgroup::Limits limits = cgroup::DefaultLimits();
-  limits.disk_bytes = 0;  // needs a store with quotas
+  limits.disk_bytes = 0;  // a limit needs a store with quotas
   return limits;
 }
 
-// What the child needs of its parent, whose memory it shares until it executes.
+// The parent's data for the child. The child shares its parent's memory until it executes.
 struct Child {
   std::string top, options;
   UniqueFd netns, map, users, out;
@@ -74,12 +74,12 @@ Status MountRoot(const Child& child) {
                spawner::CloneMount(AT_FDCWD, (child.top + "/store").c_str(), false));
   ATOLL_TRY(spawner::SetMountAttributes(store.get(), MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
                                         child.map.get(), false));
-  // Attached: 6.1 has no overlay over detached mounts.
+  // The mount is attached, because Linux 6.1 has no overlay over detached mounts.
   const std::string mapped = child.top + "/mapped", root_path = child.top + "/root";
   ATOLL_ASSIGN(const UniqueFd point, sys::Open(mapped, O_PATH | O_DIRECTORY));
   ATOLL_TRY(spawner::Attach(store.get(), point.get(), "store"));
   if (::chdir(mapped.c_str()) != 0) return FailSys("chdir " + mapped);
-  // An upper on an id-mapped mount is only writable for somebody whom the map knows.
+  // Only a user whom the map contains can write to an upper on an id-mapped mount.
   ::prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP);
   ::setfsuid(kInside);
   ::setfsgid(kInside);
@@ -106,7 +106,7 @@ Status MountRoot(const Child& child) {
   return {};
 }
 
-// The calls themselves: the library's would change every thread of the process.
+// Calls the kernel directly, because the C library would change every thread of the process.
 Status DropPrivileges(const Child& child) {
   if (::sethostname("floor", 5) != 0) return FailSys("sethostname");
   if (::setns(child.users.get(), CLONE_NEWUSER) != 0) return FailSys("setns user");
@@ -207,7 +207,7 @@ class BareFloor final : public Floor {
     ATOLL_TRY(Own("/store/layer/bin/sh"));
     return Own("/store/layer/bin/busybox");
   }
-  // Made once; each sandbox gets a copy of the mount.
+  // The devices are created once. Each sandbox gets a copy of the mount.
   Status MakeDevices() const {
     const std::string dev = top_ + "/dev";
     if (::mount("none", dev.c_str(), "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=755") != 0) {
@@ -252,7 +252,7 @@ class BareFloor final : public Floor {
     Status status = MakeSlot(child, group);
     micros->slot = MicrosSince(start);
     if (status) status = RunInSlot(child, group, micros);
-    // Back to nothing.
+    // Removes everything that the sample made.
     netpolicy::NftTransaction remove(netpolicy::TableName(kInstance));
     netpolicy::DeleteSlotElements(remove, kInstance, slot_);
     const Status removed = remove.Commit(rules_.get());

@@ -40,7 +40,7 @@ T Number(std::string_view text) {
   return value;
 }
 
-// Of "Name:   123 kB" lines.
+// Returns the number of a "Name:   123 kB" line.
 double Field(const std::string& text, const std::string& name) {
   const std::string key = name + ":";
   size_t at = text.starts_with(key) ? 0 : text.find("\n" + key);
@@ -109,7 +109,7 @@ Result<std::vector<Place>> FindSandboxes(const std::vector<pid_t>& spawner,
       const size_t slash = group.rfind("/s");
       const size_t base = group.rfind("atoll", slash);
       if (slash == std::string::npos || base == std::string::npos) continue;
-      // A slot in stock has an execd too, but runs nothing.
+      // A slot in stock has an execd, too, but nothing runs in it.
       if (Text(host.unified + group + "/run/cgroup.events").find("populated 1") ==
           std::string::npos) {
         continue;

@@ -12,7 +12,7 @@
 namespace atl::bench {
 namespace {
 
-// Longer than any answer takes: a daemon that hangs ends the run.
+// Longer than any answer takes, so that a daemon that hangs ends the run.
 constexpr timeval kPatience{60, 0};
 
 Status SetOption(int socket, int level, int name, const void* value, socklen_t size) {

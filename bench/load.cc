@@ -1,5 +1,5 @@
-// Many clients at once, each with a thread and a connection of its own, and what idle sandboxes
-// take of the host's memory.
+// Measures many clients at once, each with a thread and a connection of its own, and the host
+// memory that idle sandboxes use.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -30,21 +30,21 @@ struct Client {
   Sandbox sandbox;
   Status result;
   int64_t created_us = 0, first_us = 0;
-  int64_t done = 0;  // sandboxes that lived and died
+  int64_t done = 0;  // completed sandboxes
 };
 
 Result<std::vector<std::unique_ptr<Client>>> Connect(const Lab& lab, int count) {
   std::vector<std::unique_ptr<Client>> clients;
   for (int i = 0; i < count; ++i) {
     ATOLL_ASSIGN(SandboxApi api, lab.daemon->Connect());
-    // A request each: the daemon has accepted the connection.
+    // A first request makes sure that the daemon has accepted the connection.
     ATOLL_TRY(api.Metrics());
     clients.push_back(std::make_unique<Client>(std::move(api)));
   }
   return clients;
 }
 
-// Runs `body` for all at once; when the first one began.
+// Runs `body` for all clients at once. Returns the time at which the first one began.
 int64_t RunTogether(const std::vector<std::unique_ptr<Client>>& all,
                     const std::function<void(Client&)>& body) {
   std::latch ready(static_cast<std::ptrdiff_t>(all.size()));
@@ -64,7 +64,7 @@ int64_t RunTogether(const std::vector<std::unique_ptr<Client>>& all,
   return start;
 }
 
-// Of the pool, or built.
+// Claimed from the pool, or built from the image.
 enum class Source { kImage, kPool };
 
 Status CreateAndEcho(Client& client, Source source) {
@@ -90,7 +90,7 @@ Status Burst(Lab& lab, int size, Source source, const std::string& name, Take& t
   ATOLL_ASSIGN(const auto clients, Connect(lab, size));
   if (source == Source::kPool) ATOLL_TRY(lab.api->AwaitParked(kPoolName, size));
   ATOLL_TRY(lab.api->AwaitQuiet());
-  // Until the kernel has taken down what the turn before has left.
+  // Gives the kernel time to remove what the last turn left.
   Rest(500);
   const int64_t start =
       RunTogether(clients, [source](Client& c) { c.result = CreateAndEcho(c, source); });
@@ -150,9 +150,9 @@ Phase RatePhase(const std::shared_ptr<Lab>& lab, int clients, std::vector<Bound>
           }};
 }
 
-// What a process of its own says of the bare sandboxes that it makes and ends for a while. The
-// floor lends its memory to the child that it makes, which one thread of a process may do at a
-// time.
+// Runs in a process of its own: makes and ends bare sandboxes for a while, and reports the samples
+// as text. The child that a floor makes shares its memory with its parent until it executes, and
+// only one thread of a process may do that at a time.
 std::string RunFloor(int talk, const std::string& directory) {
   auto floor = Floor::Open(directory);
   if (!floor) return "!" + floor.error().message();
@@ -236,7 +236,7 @@ Result<Sizes> OwnSizes(const OwnDaemon& daemon) {
   return sizes;
 }
 
-// What earlier deletes left to the kernel (namespaces, RCU) is freed within a second or so.
+// The kernel frees what earlier deletes have left to it (namespaces, RCU) within a second or so.
 Status AwaitMemory(Lab& lab) {
   ATOLL_TRY(lab.api->AwaitQuiet());
   Rest(1500);
@@ -312,7 +312,7 @@ Phases LoadPhases(const Setting& setting) {
                   {"idle: MemAvailable", "how far it fell, the entrypoint included", "KiB", {}}},
        .samples = 3,
        .run = [=](Take& take) { return Idle(*lab, take); }},
-      // Last: what is parked takes its share of all else.
+      // Comes last: the parked sandboxes would slow down all other phases.
       {.host = true,
        .run = [=](Take&) -> Status {
          const std::string crowd = std::to_string(kCrowd);

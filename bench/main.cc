@@ -1,4 +1,5 @@
-// The measurements of Atoll: one group of phases, as lines of JSON. bench/bench runs it.
+// The measurements of Atoll. Runs one group of phases and prints lines of JSON. bench/bench starts
+// it.
 #include <unistd.h>
 
 #include <charconv>
@@ -15,7 +16,7 @@ namespace {
 struct Group {
   const char* name;
   Phases (*phases)(const Setting&);
-  // Speaks to the programs through their API alone, so that other releases of them can be measured.
+  // The group uses only the programs' API, so that it can measure other releases.
   bool by_api;
 };
 constexpr Group kGroups[] = {
@@ -37,7 +38,7 @@ void Say(const std::string& line) {
   std::fflush(stdout);
 }
 
-// "--name VALUE" pairs.
+// Reads "--name VALUE" pairs.
 Status ReadOptions(const std::vector<std::string>& arguments,
                    const std::map<std::string, std::string*>& table) {
   for (size_t i = 0; i < arguments.size(); i += 2) {

@@ -1,4 +1,4 @@
-// What a policy costs the one who gives it, the one who creates, and the one who sends.
+// Measures the cost of a network policy for the client that sets it, for a create, and for traffic.
 #include <nlohmann/json.hpp>
 
 #include "bench/clock.h"
@@ -15,28 +15,29 @@ constexpr int kCount = 60, kRounds = 9;
 constexpr uint64_t kTransfer = uint64_t{512} << 20;
 constexpr int kLooks = 100, kLookMs = 20;
 
-// The API of a sandbox's policy.
+// Access to a sandbox's policy API.
 struct PolicyApi {
-  std::string path;     // of /policy
-  std::string headers;  // its token
+  std::string path;     // path of /policy
+  std::string headers;  // header with its token
 };
 
 struct NetworkLab : Lab {
-  pid_t open = -1, policed = -1;  // process 1 of a sandbox without and with a policy
-  PolicyApi policy;               // of the second
+  pid_t open = -1,
+        policed = -1;  // process 1 of a sandbox without a policy, and of one with a policy
+  PolicyApi policy;    // policy API of the second sandbox
   int turn = 0;
 };
 using LabPtr = std::shared_ptr<NetworkLab>;
 
-// One for both sets of programs: it is this process's network.
+// Returns the one lab for both sets of programs, because it changes this process's network.
 Result<TrafficLab*> TheTraffic() {
   static auto traffic = TrafficLab::Start();
   if (!traffic) return Fail(traffic.error());
   return traffic->get();
 }
 
-// `rules` of them, half names, half prefixes; the server is one, and the only one that two variants
-// have in common.
+// Returns a policy of `rules` rules, half names, half prefixes. One of them is the server, the only
+// rule that two variants share.
 std::string PolicyJson(int rules, int variant = 0) {
   std::string text = R"({"defaultAction":"deny","egress":[{"action":"allow","target":")" +
                      std::string(kServerAddress) + "\"}";
@@ -70,8 +71,8 @@ Result<PolicyApi> FindPolicyApi(LeanClient& client, const std::string& sandbox) 
   return api;
 }
 
-// Process 1 of the sandbox that there is beside `other`. It is there when it is among the spawner's
-// children, which a look at /proc can miss.
+// Returns process 1 of the sandbox that runs beside `other`. It is a child of the spawner, but a
+// single read of /proc may miss it.
 Result<pid_t> FindProcess(const OwnDaemon& daemon, pid_t other) {
   for (int look = 0; look < kLooks; ++look) {
     if (look > 0) Rest(kLookMs);
@@ -98,7 +99,7 @@ void AddFlows(const LabPtr& lab, Phases* phases) {
   using Direction = TrafficLab::Direction;
   struct From {
     const char* name;
-    pid_t NetworkLab::*process;  // none: the plain sender
+    pid_t NetworkLab::*process;  // null: the plain sender
     double least;
   };
   constexpr From kFrom[] = {{"without rules", nullptr, 0},
@@ -129,7 +130,7 @@ void AddFlows(const LabPtr& lab, Phases* phases) {
   }
 }
 
-// A PUT of another policy each time, and an empty request of the same API before it.
+// Sets another policy with each PUT. An empty request to the same API comes before it.
 Phase ApplyPhase(const LabPtr& lab, const std::string& what, int samples, double bound,
                  const std::string& even, const std::string& odd) {
   const std::string name = "apply " + what, empty = name + ": empty request";
@@ -174,7 +175,7 @@ Phase CreatePhase(const LabPtr& lab, const std::string& among, int rules,
           }};
 }
 
-// So many more, each with a policy.
+// Creates sandboxes, each with a policy, until there are `total` more.
 Phase FillPhase(const LabPtr& lab, int total) {
   return {.run = [=](Take&) -> Status {
     ATOLL_TRY(Fill(*lab->daemon, total, PolicyMember(kEach)));

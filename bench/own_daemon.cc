@@ -32,7 +32,7 @@ bool HasEnded(pid_t pid) {
 
 bool IsThere(pid_t pid) {
   siginfo_t info{};
-  // A child that has ended is there until it is waited for.
+  // A child that has ended stays a zombie until somebody reaps it, so kill(2) alone is not enough.
   return ::kill(pid, 0) == 0 &&
          (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
           info.si_pid == 0);
@@ -43,7 +43,7 @@ void AwaitEnd(pid_t pid) {
   while (IsThere(pid) && NowMicros() < deadline) Rest(20);
 }
 
-// On a tmpfs, as an installed daemon has it: not every host that measures has one at /run.
+// Requires a tmpfs, as an installed daemon has it. Not every host has one at /run.
 Result<std::string> MakeRunDirectory() {
   struct statfs info {};
   const bool has_tmpfs = ::statfs("/run", &info) == 0 && info.f_type == TMPFS_MAGIC;
@@ -67,11 +67,12 @@ Status OwnDaemon::Begin(const std::string& program, const std::vector<std::strin
   top_ = name;
   ATOLL_ASSIGN(run_dir_, MakeRunDirectory());
   const char* run = run_dir_.c_str();
-  // The daemon's user and the sandboxes' ids pass through it.
+  // The daemon's user and the sandboxes' ids need to pass through the directory.
   if (::chmod(name, 0755) != 0 || ::chmod(run, 0755) != 0) return FailSys("chmod " + top_);
   ATOLL_ASSIGN(const UniqueFd log,
                sys::Open(top_ + "/atolld.log", O_WRONLY | O_CREAT | O_APPEND, 0644));
-  // In a session of its own: ^C is for the measurement, which has it ended in order.
+  // A session of its own keeps ^C from the daemon. The measurement gets the signal and ends the
+  // daemon in order.
   std::vector<std::string> argv = {"setsid",
                                    program,
                                    "--server-port",
@@ -119,8 +120,8 @@ Status OwnDaemon::FindSpawner() {
   return {};
 }
 
-// A measurement that is cut off would leave a thousand sandboxes behind: a process of its own waits
-// for the end of this one.
+// Forks a process that waits for the end of this one. Without it, an interrupted measurement would
+// leave a thousand sandboxes behind.
 Status OwnDaemon::Guard() {
   ATOLL_ASSIGN(sys::Pipe pipe, sys::MakePipe());
   const pid_t pid = ::fork();
@@ -133,7 +134,7 @@ Status OwnDaemon::Guard() {
   ::setsid();
   pipe.write.reset();
   char byte = 0;
-  // A byte: all has been ended already. End of file: it has not.
+  // A byte means that everything has been ended already. End of file means that nothing has.
   if (TEMP_FAILURE_RETRY(::read(pipe.read.get(), &byte, 1)) == 0) End();
   ::_exit(0);
 }
@@ -148,7 +149,7 @@ void OwnDaemon::End() const {
       ::kill(pid_, SIGKILL);
     }
   }
-  // Its janitor is still removing what sandboxes have left.
+  // The janitor is still removing what the sandboxes left.
   for (const pid_t pid : spawner_) AwaitEnd(pid);
   for (const std::string& directory : {top_, run_dir_}) {
     const size_t slash = directory.rfind('/');

@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 constexpr int64_t kPatienceUs = 10'000'000;
 const cgroup::Limits kLimits = [] {
   cgroup::Limits limits = cgroup::DefaultLimits();
-  limits.disk_bytes = 0;  // needs a store with quotas
+  limits.disk_bytes = 0;  // a limit needs a store with quotas
   return limits;
 }();
 
@@ -109,7 +109,7 @@ Status OwnSpawner::Await(const bool& done) {
   return Fail(Code::kDeadlineExceeded, "the spawner does not answer");
 }
 
-// A slot waits for what its last sandbox has left.
+// A slot cannot be prepared until the files of its last sandbox are deleted.
 Status OwnSpawner::AwaitTrash(const std::string& name) const {
   const std::string path = top_ + "/data/store/trash/" + name;
   std::error_code error;

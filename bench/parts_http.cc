@@ -1,6 +1,6 @@
-// Round trips over loopback: the server with a trivial handler, and the proxy to a Unix socket with
-// the upstream's connection kept and not. All in one process; client and server take turns, so the
-// time is the sum of both sides and of two or four wake-ups.
+// Measures round trips over loopback: the server with a trivial handler, and the proxy to a Unix
+// socket, with the upstream's connection kept and not kept. Client and server run in one process
+// and take turns, so a sample is the sum of both sides and of two or four wake-ups.
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -100,7 +100,7 @@ class LoopThread {
   std::thread thread_;
 };
 
-// A server, what it may forward to, and a client of it.
+// A server, the upstream that it forwards to, and a client.
 struct Chain {
   explicit Chain(bool keep) : upstream(keep) {}
   FixedUpstream upstream;
@@ -139,7 +139,7 @@ Status RoundTrip(http::Client& client) {
   return Fail(Code::kInternal, "answered with " + std::to_string(response.status));
 }
 
-// A server lives as long as its row is measured.
+// The server exists only while its row is measured.
 void AddRoundTrips(const std::string& name, bool forward, bool keep, Phases* phases) {
   const auto chain = std::make_shared<std::shared_ptr<Chain>>();
   phases->push_back({.run = [=](Take&) -> Status {

@@ -1,5 +1,5 @@
-// What the kernel does for a sandbox, through the spawner's own code: groups and filter. Mounts are
-// steps of the group "spawner".
+// Measures the kernel's work for a sandbox through the spawner's own code: cgroups and the seccomp
+// filter. Mounts are steps of the group "spawner".
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -18,7 +18,7 @@ constexpr uid_t kInside = 0x78000000;
 const cgroup::Limits kDefaults{.memory_bytes = 512ULL << 20, .pids = 512, .cpu_millis = 1000};
 const cgroup::Limits kHalf{.memory_bytes = 256ULL << 20, .pids = 256, .cpu_millis = 500};
 
-// A base group of our own, with the group of one sandbox.
+// A base group of our own, with the group of one sandbox in it.
 struct Groups {
   cgroup::Tree tree;
   std::string base;
@@ -79,7 +79,7 @@ void AddFilter(Phases* phases) {
     const bool made = !spawner::BuildSandboxFilter().empty();
     return made ? Status() : Fail(Code::kInternal, "an empty filter");
   }));
-  // In a new thread each: filters pile up on the one that has them, for good.
+  // Each sample runs on a new thread, because a thread never loses the filters that it has loaded.
   const std::string name = "seccomp: loaded";
   phases->push_back({.series = {{name, "for one sandbox", "µs", {}}},
                      .samples = 200,
@@ -95,7 +95,7 @@ void AddFilter(Phases* phases) {
                      }});
 }
 
-// What a process costs before anything of ours is in it.
+// Measures the start of a process before any code of ours runs in it.
 void AddProcesses(Phases* phases) {
   const auto spawn = [](const std::vector<std::string>& argv) -> Status {
     ATOLL_ASSIGN(const pid_t pid, Spawn(argv, -1, -1));

@@ -1,4 +1,4 @@
-// What one sandbox's network costs, in a network namespace of its own.
+// Measures the cost of one sandbox's network, in a network namespace of its own.
 #include <sched.h>
 
 #include "bench/netns.h"
@@ -20,7 +20,8 @@ struct NetworkParts {
   std::unique_ptr<netpolicy::Network> network;
   uint32_t slot = 0;
 
-  // Moves the caller into a namespace of its own: these rows are the last of their group.
+  // Moves the calling thread into a namespace of its own, so these rows are the last of their
+  // group.
   Status Open() {
     ATOLL_ASSIGN(host, NewNetns());
     netpolicy::NetworkConfig config;
@@ -30,7 +31,7 @@ struct NetworkParts {
     return {};
   }
 
-  // Its last descriptor closes here: the namespace dies by itself.
+  // Attach closes the last descriptor of the namespace, which the kernel then removes by itself.
   Status Attach(Take& take) {
     slot = slot % netpolicy::kMaxSlot + 1;
     const int64_t began = NowMicros();
@@ -72,7 +73,7 @@ struct NetworkParts {
 void AddNetworkParts(Phases* phases) {
   const auto parts = std::make_shared<NetworkParts>();
   phases->push_back({.run = [=](Take&) { return parts->Open(); }});
-  // Before the links, whose elements are counted in the sets.
+  // Runs before the links exist, because their elements would be counted in the sets.
   phases->push_back(Part("set elements of a slot", "added and removed", 100, 5,
                          [=] { return parts->Elements(); }));
   phases->push_back(Part("ruleset", "the whole table, in one transaction", 50, 1,

@@ -1,4 +1,5 @@
-// The messages of one create: plan and start message out, the build's reply back.
+// Measures the messages of one create: the plan and the start message to the spawner, and the reply
+// of the build.
 #include "bench/parts.h"
 #include "runtime/base/sandbox_id.h"
 #include "runtime/wire/plan.h"
@@ -29,7 +30,7 @@ wire::StartMessage Start() {
   return start;
 }
 
-// A value, or an error, that nobody needs.
+// Drops the value of a result and keeps its error.
 template <typename T>
 Status Done(const Result<T>& result) {
   if (!result) return Fail(result.error());

@@ -99,7 +99,7 @@ Status Peers::MakeRoot() const {
   return {};
 }
 
-// The runtime's own default configuration, with our command and root.
+// Takes the runtime's default configuration and puts our command and root into it.
 Status Peers::MakeBundle(const std::string& runtime) const {
   const std::string bundle = directory_ + "/" + runtime;
   if (::mkdir(bundle.c_str(), 0755) != 0) return FailSys("mkdir " + bundle);
@@ -124,7 +124,7 @@ std::vector<std::string> Peers::CommandOf(const std::string& peer) {
     argv = {"bwrap",  "--unshare-all", "--bind", root,   "/",
             "--proc", "/proc",         "--dev",  "/dev", "--"};
   } else if (peer == "podman") {
-    // Its own limits may be above what this process may set.
+    // podman's default limits may exceed those that this process may set.
     argv = {"podman",           "run",      "--rm",
             "--network",        "none",     "--ulimit",
             "nofile=1024:1024", "--ulimit", "nproc=1024:1024",

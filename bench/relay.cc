@@ -32,7 +32,7 @@ const std::vector<char>& Piece() {
   return piece;
 }
 
-// Everything from one to the other until its end; false if either fails.
+// Copies everything from one socket to the other until its end. Returns false if either fails.
 bool Copy(int from, int to) {
   std::vector<char> buffer(kPiece);
   for (;;) {
@@ -42,7 +42,7 @@ bool Copy(int from, int to) {
   }
 }
 
-// The far process: one byte says what is wanted.
+// Runs in the far process. One byte tells it whether to read or to write the file.
 void ServeFile(int client, const std::string& path) {
   char what = 0;
   if (::read(client, &what, 1) != 1) return;
@@ -59,7 +59,7 @@ void ServeFile(int client, const std::string& path) {
   }
 }
 
-// The near process: both directions, as a proxy has to.
+// Runs in the near process. Copies both directions, as a proxy does.
 void Pass(int client, const std::string& socket_path) {
   const UniqueFd far(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
@@ -80,7 +80,7 @@ void Pass(int client, const std::string& socket_path) {
   }
 }
 
-// In a child of its own, which dies with us.
+// Runs `serve` in a child that dies with this process.
 template <typename F>
 Result<pid_t> Serve(int listener, F serve) {
   const pid_t parent = ::getpid();

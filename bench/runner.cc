@@ -76,7 +76,7 @@ class Run {
     return std::any_of(phase.series.begin(), phase.series.end(),
                        [&](const Series& series) { return Chosen(series.name); });
   }
-  // A preparing phase is for those behind it.
+  // A preparing phase is needed if a later phase is.
   bool Needed(size_t at) const {
     if (!Table()[at].series.empty()) return Chosen(Table()[at]);
     return std::any_of(Table().begin() + static_cast<std::ptrdiff_t>(at), Table().end(),
@@ -115,7 +115,8 @@ class Run {
     for (int turn = from; turn < to; ++turn) {
       for (size_t at = first; at < last; ++at) {
         if (!Needed(at) || turn < -Table()[at].warm_up || turn >= samples(at)) continue;
-        // Whoever comes second finds what the first has left behind: each does, every other turn.
+        // The second side finds what the first has left behind, so the sides swap their order every
+        // turn.
         for (size_t i = 0; i < sides_.size(); ++i) {
           Once(turn % 2 == 0 ? i : sides_.size() - 1 - i, at, turn >= 0);
         }
@@ -138,7 +139,8 @@ class Run {
       failures = 0;
     } else if (phase.series.empty()) {
       broken_[side] = status.error().message();
-      // For those behind it, which say so; without any, nobody would.
+      // Emits nothing here: the phases after it report this failure as theirs. If there are none,
+      // nobody needs it.
     } else {
       ++failures;
       Fail(phase, sides_[side], status.error().message());
@@ -155,7 +157,8 @@ class Run {
   const std::vector<Side>& sides_;
   const Choice& choice_;
   const std::function<void(const std::string&)>& emit_;
-  std::vector<std::string> broken_;  // by side: why nothing runs any more
+  std::vector<std::string>
+      broken_;  // by side: the error of a preparing phase, after which nothing runs
   std::vector<std::vector<int>> failures_;
 };
 

@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kMaxArchive = size_t{1} << 30;
 constexpr int64_t kPoolPatienceUs = 20'000'000;
 
-// The value of a string member; a whole JSON parser would be part of what is measured.
+// Returns the value of a string member. A whole JSON parser would add to what is measured.
 Result<std::string> Member(const std::string& json, const std::string& name) {
   const std::string key = "\"" + name + "\":\"";
   const size_t at = json.find(key);
@@ -90,7 +90,7 @@ Result<CommandMicros> SandboxApi::Echo(const Sandbox& sandbox) {
   const int64_t start = NowMicros();
   ATOLL_TRY(client_.Send("POST", sandbox.command_path, sandbox.command_headers,
                          R"({"command":"echo hi"})"));
-  // With or without the line's end: both have been said.
+  // Accepts the text with and without its line end, because releases differ in that.
   ATOLL_TRY(client_.AwaitText(R"("text":"hi)"));
   const int64_t first = MicrosSince(start);
   ATOLL_ASSIGN(const LeanClient::Response response, client_.Finish());
@@ -130,7 +130,7 @@ Status SandboxApi::AwaitQuiet() {
   ::sync();
   const int64_t deadline = NowMicros() + kPoolPatienceUs;
   double before = -1;
-  // Full: a look that finds some, and as many as the look before.
+  // The pool is full if it has ready slots, and as many as at the last check.
   while (NowMicros() < deadline) {
     ATOLL_ASSIGN(auto metrics, Metrics());
     const double ready = metrics[R"(atoll_slots{state="ready"})"];

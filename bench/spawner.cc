@@ -1,4 +1,5 @@
-// The real spawner's work for a sandbox, without a daemon: slots, builds and their steps, ends.
+// Measures the real spawner's work for a sandbox, without a daemon: slots, builds and their steps,
+// ends.
 #include <fcntl.h>
 
 #include "bench/clock.h"
@@ -15,7 +16,7 @@ constexpr int kFiles = 20000;
 
 using LabPtr = std::shared_ptr<std::unique_ptr<OwnSpawner>>;
 
-// Those of a slot, or those of a build.
+// Adds the steps of a slot, or those of a build.
 void AddSteps(const wire::StepMicros& micros, bool slot, const std::string& how, Take& take) {
   for (size_t i = 0; i < micros.size(); ++i) {
     const auto step = static_cast<wire::Step>(i);
@@ -49,7 +50,7 @@ Phase SlotPhase(const LabPtr& lab) {
   return phase;
 }
 
-// With rest before each, as requests come.
+// Rests before each sample, because real requests do not follow each other at once.
 Phase BuildPhase(const LabPtr& lab, uint32_t layers) {
   const std::string how = layers == 1 ? ", 1 layer" : ", " + std::to_string(layers) + " layers";
   Phase phase{.series = {{"build" + how, "asked → answered, in a prepared slot", "ms", {}},
@@ -72,8 +73,8 @@ Phase BuildPhase(const LabPtr& lab, uint32_t layers) {
   return phase;
 }
 
-// Empty files made as fast as one process can, then removed by the janitor: slower, and trash piles
-// up.
+// Creates empty files as fast as one process can, then lets the janitor remove them. If the janitor
+// is slower, the trash of real sandboxes piles up.
 Status Remove(OwnSpawner& spawner, Take& take) {
   ATOLL_ASSIGN(const std::string directory, spawner.MakeVolume("files"));
   const auto rate = [](int64_t start) {

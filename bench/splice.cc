@@ -1,4 +1,4 @@
-// Connections through the splice proxy against forwarded ones.
+// Measures connections through the splice proxy against forwarded ones.
 #include "bench/clock.h"
 #include "bench/phase.h"
 #include "bench/splice_lab.h"
@@ -6,7 +6,7 @@
 namespace atl::bench {
 namespace {
 
-constexpr uint64_t kSize = uint64_t{1} << 29;  // of all connections together
+constexpr uint64_t kSize = uint64_t{1} << 29;  // shared by all connections
 
 using LabPtr = std::shared_ptr<std::unique_ptr<SpliceLab>>;
 
@@ -16,7 +16,7 @@ std::string NameOf(Path path, Direction direction, size_t at_once) {
   return name + (path == Path::kForwarded ? ", forwarded" : ", spliced");
 }
 
-// The promise is for a flow by itself.
+// The bound holds for a single flow only.
 Phase TransferPhase(const LabPtr& lab, Path path, Direction direction, size_t at_once) {
   const std::string name = NameOf(path, direction, at_once);
   std::vector<Bound> bounds;

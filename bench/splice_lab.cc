@@ -34,8 +34,8 @@ constexpr char kServer[] = "203.0.113.2";
 constexpr char kGateway[] = "10.77.0.1";
 constexpr uint16_t kForwardedPort = 443, kSplicedPort = 8443;
 
-// A ClientHello of TLS 1.2 with one cipher suite, for "bench.example", and the key exchange. The
-// proxy reads no further, so whatever comes next need not be TLS.
+// Returns a TLS 1.2 ClientHello with one cipher suite, for "bench.example", and the key exchange.
+// The proxy reads no further, so the bytes after it need not be TLS.
 std::string ClientHello() {
   const std::string name = "bench.example";
   const auto u16 = [](size_t value) {
@@ -50,7 +50,7 @@ std::string ClientHello() {
   return "\x16\x03\x01" + sized(message) + "\x16\x03\x03" + sized(key_exchange);
 }
 
-// What follows the hello: which direction, how much.
+// The client's order after its hello: a direction and a number of bytes.
 struct Order {
   Direction direction = Direction::kUp;
   uint64_t size = 0;
@@ -72,7 +72,7 @@ class OpenGate final : public netpolicy::ProxyGate {
   void CancelResolve(Id) override {}
 };
 
-// A child that dies with us and runs `body` until then.
+// Forks a child that runs `body` and dies with this process.
 Result<pid_t> Child(const std::function<Status()>& body) {
   const pid_t pid = ::fork();
   if (pid < 0) return FailSys("fork");
@@ -113,7 +113,7 @@ Status Answer(int client) {
   return sys::WriteAll(client, ".");
 }
 
-// Until the end of the process; a thread for each connection.
+// Serves each connection on a thread of its own, until the end of the process.
 Status ServeAll(const UniqueFd& first, const UniqueFd& second) {
   const auto serve = [](int listener) {
     for (;;) {
@@ -129,7 +129,7 @@ Status ServeAll(const UniqueFd& first, const UniqueFd& second) {
   return {};
 }
 
-// Ticks that the processors were not idle.
+// Returns the seconds in which the CPUs were not idle.
 Result<double> BusySeconds() {
   ATOLL_ASSIGN(const std::string stat, sys::ReadFileAt(AT_FDCWD, "/proc/stat", 1 << 20));
   double busy = 0;
@@ -168,7 +168,7 @@ Result<std::unique_ptr<SpliceLab>> SpliceLab::Start() {
   netpolicy::SpliceProxy::Config config;
   config.listen = {kGateway};
   ATOLL_ASSIGN(const auto proxy, netpolicy::SpliceProxy::Open(std::move(config)));
-  // Both kinds of connections are tracked and translated.
+  // Both kinds of connections pass connection tracking and address translation.
   ATOLL_TRY(
       RunAll({"nft add table inet b",
               "nft add chain inet b pre { type nat hook prerouting priority -100 ; }",

@@ -45,7 +45,7 @@ Status Answer(int client) {
   return sys::WriteAll(client, ".");
 }
 
-// A process that serves one connection after the other and ends with this one.
+// Starts a process that serves one connection after the other and ends with this process.
 Result<pid_t> StartServer() {
   const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const sockaddr_in address = ServerAddress();

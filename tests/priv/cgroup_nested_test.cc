@@ -1,4 +1,4 @@
-// The groups of a session within its sandbox's, as the host has them: in the guest on cgroup v2.
+// A session's groups within those of its sandbox, in the host's cgroup layout: v2 in the guest.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -38,12 +38,12 @@ class Groups {
   }
   const cgroup::Tree& tree() const { return *tree_; }
   std::string Path(const std::string& group) const { return tree_->path() + "/" + group; }
-  // "" if there is none.
+  // Returns "" if there is no such file.
   std::string Read(const std::string& file) const {
     const auto text = sys::ReadFileAt(AT_FDCWD, Path(file), 64);
     return text ? text->substr(0, text->find('\n')) : "";
   }
-  // Of the v1 groups that commands of `group` enter, how many are its own.
+  // Returns the number of v1 groups of its own among those that commands of `group` enter.
   size_t CommandPlaces(const std::string& group) const {
     size_t own = 0;
     const auto tasks = tree_->OpenRunTasks(group);
@@ -78,7 +78,7 @@ PRIV_TEST(CgroupNested, FollowsItsSandboxUpAndDown) {
   ASSERT_TRUE(groups.tree().SetLimits("s1", {}, Memory(64)));
   groups.Nest({});
   if (!groups.tree().host().v2) {
-    // It is in its sandbox's own groups, and has no limit that could be out of date.
+    // The session is in its sandbox's own groups and has no limit that could be out of date.
     EXPECT_EQ(groups.CommandPlaces("s1/run/x1"), 0U);
     return;
   }
@@ -114,7 +114,8 @@ PRIV_TEST(CgroupNested, KeepsALimitOfItsOwn) {
   EXPECT_TRUE(groups.tree().RemoveNested("s1/run/x1"));
 }
 
-// With a sandbox its sessions go, whose groups are in those of v1 where they have limits.
+// The end of a sandbox removes its sessions. Where sessions have limits on v1, their groups are in
+// the sandbox's.
 PRIV_TEST(CgroupNested, GoesWithItsSandbox) {
   const Groups groups("atoll-nested-" + std::to_string(::getpid()));
   cgroup::Limits limits = Memory(128);

@@ -1,6 +1,6 @@
-// Confines itself as atoll-unpack does, then tries what argv[1] names, as code of an attacker in
-// the unpacker would. Exit 0: the attempt went through. Killed by SIGSYS: the filter did its work.
-// Other exits: refused by the kernel, see each attempt.
+// Confines itself as atoll-unpack does, then tries the attack that argv[1] names, like an
+// attacker's code in the unpacker. Exit 0: the attack succeeded. Killed by SIGSYS: the filter
+// stopped it. Other exits: the kernel refused; see each attempt.
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <sched.h>
@@ -52,7 +52,7 @@ constexpr Attempt kAttempts[] = {
                   ? 1
                   : 0;
      }},
-    // The host must not be there, by whatever name.
+    // The host's file system must be unreachable by every name.
     {"host",
      [] {
        for (const char* path : {"/etc/passwd", "../../../../../../etc/passwd", "/proc/self/root"}) {
@@ -61,7 +61,7 @@ constexpr Attempt kAttempts[] = {
        }
        return 1;
      }},
-    // Nothing but the three descriptors; the launcher leaves more of them open on purpose.
+    // Only the three descriptors may be open. The launcher leaves more of them open on purpose.
     {"descriptors",
      [] {
        for (int fd = 0; fd < 1024; ++fd) {
@@ -73,7 +73,7 @@ constexpr Attempt kAttempts[] = {
     // Files of ids that the user namespace does not map.
     {"chown", [] { return Succeeded(fchown(atl::wire::kUnpackOutputFd, 65536, 0)); }},
     {"device", [] { return Succeeded(mknodat(AT_FDCWD, "null", S_IFCHR | 0666, (1 << 8) | 3)); }},
-    // And the control: what the unpacker lives on does go through.
+    // The control: the calls that the unpacker needs succeed.
     {"mkdir", [] { return Succeeded(mkdirat(AT_FDCWD, "made", 0755)); }},
 };
 

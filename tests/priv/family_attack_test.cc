@@ -1,11 +1,11 @@
-// Why there are no families: a warmed process that is forked into sandboxes of its own, copy on
-// write.
+// Shows why there are no families. A family would be a warmed process that is forked into sandboxes
+// of its own, copy on write.
 //
-// The kernel lets a process into namespaces that lie below its own user namespace, and only one
-// that has CAP_SYS_ADMIN there. So the warmed process, its tenant's code and whatever that has
-// loaded, is the one that needs the capability and the descriptors, and it is its fork that gives
-// both up before it goes on. These cases build that out of what sandboxes are made of and play
-// both: the fork that does as it should, and one that does not.
+// The kernel lets a process enter only namespaces that lie below its own user namespace, and only
+// if it has CAP_SYS_ADMIN there. So the warmed process itself needs the capability and the
+// descriptors, although it runs its tenant's code and everything that the code has loaded. Its fork
+// would have to drop both before it goes on. These cases build a family from the parts of sandboxes
+// and play both forks: one that drops them, and one that does not.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -86,7 +86,8 @@ void InAFork(Body body) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
-// In a user namespace whose ids `map` gives to the process behind `body`, as its root.
+// Forks a child in a user namespace with the ids of `map`. `body` runs in the child as that
+// namespace's root.
 template <typename Body>
 pid_t ForkWithIds(unsigned more, const std::string& map, Body body) {
   const Signal apart, mapped;
@@ -95,7 +96,7 @@ pid_t ForkWithIds(unsigned more, const std::string& map, Body body) {
     apart.Give();
     mapped.Await();
     EXPECT_EQ(::setresgid(0, 0, 0) | ::setresuid(0, 0, 0), 0) << errno;
-    ::prctl(PR_SET_DUMPABLE, 1);  // its namespaces are to be opened below /proc
+    ::prctl(PR_SET_DUMPABLE, 1);  // the parent opens its namespaces below /proc
     body();
   });
   apart.Await();
@@ -112,7 +113,7 @@ struct Member {
   int user, mounts;
 };
 
-// A sandbox, as far as it matters: ids of its own below the family's, mounts of its own, a file in
+// Starts the relevant parts of a sandbox: ids below the family's, mounts of its own, and a file in
 // them.
 Member StartMember(int number) {
   const Signal ready;
@@ -130,8 +131,8 @@ Member StartMember(int number) {
           ::open((links + "mnt").c_str(), O_RDONLY | O_CLOEXEC)};
 }
 
-// With the pass, because the list of sandboxes has setns for execd alone. A family's list would
-// have it for all.
+// Uses the pass, because the filter of sandboxes allows setns for execd alone. A family's filter
+// would allow it for all.
 bool Enter(int fd, int type) {
   return ::syscall(SYS_setns, fd, type, 0, 0, 0, kPass) == 0;
 }
@@ -139,9 +140,9 @@ bool Enter(const Member& member) {
   return Enter(member.user, CLONE_NEWUSER) && Enter(member.mounts, CLONE_NEWNS);
 }
 
-// `warmed` is the family's process: CAP_SYS_ADMIN in the family's namespace and nothing else, a
-// sandbox's list of calls and setns, the namespaces of the members that it has been asked to fork
-// into.
+// Runs `warmed` as the family's process. It has CAP_SYS_ADMIN in the family's namespace and nothing
+// else, the filter of a sandbox plus setns, and the namespaces of the members that it is asked to
+// fork into.
 void InAFamily(void (*warmed)(const std::array<Member, kMembers>&)) {
   int status = 0;
   const std::string map = "0 500000000 " + std::to_string(kIdsOfASandbox * (kMembers + 1));
@@ -178,7 +179,7 @@ PRIV_TEST(FamilyAttack, AForkThatIsInOneReachesNoOther) {
   });
 }
 
-// The fork for member 1 runs the tenant's code as well, and nothing outside sees which way it goes.
+// The fork for member 1 also runs the tenant's code. Nothing outside sees which member it enters.
 PRIV_TEST(FamilyAttack, AForkForOneMemberReadsAnother) {
   InAFamily([](const std::array<Member, kMembers>& members) {
     InAFork([&] {
@@ -188,7 +189,7 @@ PRIV_TEST(FamilyAttack, AForkForOneMemberReadsAnother) {
   });
 }
 
-// In the right one, but with all that its root could do there; sandboxes have none of
+// The fork enters the right member, but with all rights of the member's root. Sandboxes have no
 // CAP_SYS_ADMIN.
 PRIV_TEST(FamilyAttack, AForkKeepsEveryCapabilityInItsSandbox) {
   InAFamily([](const std::array<Member, kMembers>& members) {
@@ -204,7 +205,8 @@ PRIV_TEST(FamilyAttack, AForkKeepsEveryCapabilityInItsSandbox) {
   });
 }
 
-// Later: what it was once handed it keeps, so members that run already are read as well.
+// The warmed process keeps the descriptors that it was handed, so it can read members that already
+// run.
 PRIV_TEST(FamilyAttack, TheWarmedProcessItselfReadsEveryMember) {
   InAFamily([](const std::array<Member, kMembers>& members) {
     for (int number = 0; number < kMembers; ++number) {

@@ -1,4 +1,4 @@
-// Hostile archives against the real atoll-unpack. The fixture proves after each test that nothing
+// Hostile archives against the real atoll-unpack. After each test the fixture proves that nothing
 // was written outside of the output directories.
 #include <sched.h>
 #include <sys/mount.h>
@@ -21,11 +21,11 @@ TEST_F(ImagesAttack, PathTraversal) {
     tar.File(name, "owned").Symlink(name, "x");
     entries += 2;
   }
-  // By override: the header's name is innocent.
+  // A PAX record or a long name overrides the header, whose own name is innocent.
   tar.Add({.name = "ok", .content = "x", .pax = {{"path", "../secret/x"}}});
   tar.LongName("../secret/x").File("ok", "owned");
   entries += 2;
-  // What is left out costs nothing of the rest.
+  // The unpacker skips these entries and keeps the others.
   const UnpackReport report = Extract(tar.File("kept", "x").Finish(), "l1");
   EXPECT_EQ(report.skipped_entries, entries);
   EXPECT_EQ(Read(Path("l1/kept")), "x");
@@ -38,7 +38,7 @@ TEST_F(ImagesAttack, AbsoluteNamesStayInside) {
 }
 
 TEST_F(ImagesAttack, WritesThroughSymlinksStayInside) {
-  // Where it leads exists on the host, not in the layer.
+  // The link's target exists on the host, not in the layer.
   Refuses("layer", TarBuilder().Symlink("e", base_ + "/secret").File("e/file", "owned").Finish(),
           "a symbolic link that leads nowhere");
   Refuses("layer", TarBuilder().Symlink("e", "../secret").File("e/file", "owned").Finish(),
@@ -49,7 +49,7 @@ TEST_F(ImagesAttack, WritesThroughSymlinksStayInside) {
   // The last component is replaced, not followed.
   Extract(TarBuilder().Symlink("f", base_ + "/secret/file").File("f", "inside").Finish(), "l1");
   EXPECT_EQ(Read(Path("l1/f")), "inside");
-  // A directory's attributes do not go through a link either.
+  // The attributes of a directory entry do not go through a link either.
   Extract(TarBuilder().Symlink("d", base_ + "/secret").Dir("d", 0700).Finish(), "l2");
   EXPECT_TRUE(S_ISDIR(Stat("l2/d").st_mode));
   EXPECT_EQ(Stat("secret").st_mode & 0777, 0777U);
@@ -61,7 +61,7 @@ TEST_F(ImagesAttack, HardLinksStayInside) {
           "which this layer does not have");
   Refuses("layer", TarBuilder().Symlink("s", base_ + "/secret").HardLink("h", "s/file").Finish(),
           "which this layer does not have");
-  // A hard link to a symbolic link is one to the link, and writing to it replaces it.
+  // A hard link to a symbolic link refers to the link itself. Writing to it replaces the link.
   Extract(TarBuilder()
               .Symlink("s", base_ + "/secret/file")
               .HardLink("h", "s")
@@ -80,7 +80,7 @@ TEST_F(ImagesAttack, DeviceNodesAndStrangeTypes) {
       Extract(TarBuilder()
                   .Add({.type = '3', .name = "null", .major = 1, .minor = 3})
                   .Add({.type = '4', .name = "etc/sda", .major = 8})
-                  // An overlay whiteout smuggled in as what it is.
+                  // Device nodes that are overlay whiteouts, smuggled in as such.
                   .Add({.type = '3', .name = "opt"})
                   .Add({.type = '3', .name = "dev", .major = 1})
                   .Add({.type = '3', .name = "dev/mem", .mode = 0666, .major = 1, .minor = 1})
@@ -108,7 +108,7 @@ TEST_F(ImagesAttack, OverlayXattrs) {
   EXPECT_TRUE(Exists("l1/d/kept"));
 }
 
-// More than an inode of ext4 has room for, which would look like a full disk.
+// More than an inode of ext4 can hold. The error would look like a full disk.
 TEST_F(ImagesAttack, XattrsWithoutEnd) {
   TarEntry file{.name = "f"};
   for (int i = 0; i < 1000; ++i) {
@@ -127,7 +127,8 @@ TEST_F(ImagesAttack, Whiteouts) {
   }
   EXPECT_EQ(Extract(nonsense.Finish(), "l1").skipped_entries, 6U);
   EXPECT_TRUE(std::filesystem::is_empty(Path("l1")));
-  // The name decides, as for other tools, and nothing else of the entry counts.
+  // Only the name of an entry makes it a whiteout, as for other tools. The entry's type and content
+  // do not matter.
   Extract(TarBuilder()
               .File("x", "")
               .Dir(".wh.a")
@@ -141,7 +142,7 @@ TEST_F(ImagesAttack, Whiteouts) {
     EXPECT_TRUE(S_ISCHR(Stat(name).st_mode) && Stat(name).st_rdev == 0) << name;
   }
   EXPECT_EQ(getxattr(Path("l2/e").c_str(), "user.overlay.opaque", nullptr, 0), 1);
-  // Through a link it marks what the link means inside.
+  // A whiteout below a symbolic link applies to the link's target inside the layer.
   Refuses("layer", TarBuilder().Symlink("s", base_).File("s/.wh.secret", "").Finish(),
           "leads nowhere");
 }
@@ -209,7 +210,7 @@ TEST_F(ImagesAttack, DecompressionBombs) {
           Code::kResourceExhausted, {"max_bytes=65536"});
   Refuses("layer", TarBuilder().File("z", std::string(4096, 'x')).Finish(), "bytes allowed",
           Code::kResourceExhausted, {"max_bytes=2048"});
-  // Behind the end of the tar, where only the digest looks.
+  // The bomb follows the end of the tar, where only the digest is computed.
   Refuses("layer", Gzip(TarBuilder().Finish() + std::string(8 << 20, '\0')),
           "taken for a decompression bomb", Code::kResourceExhausted, {"ratio_floor=1048576"});
   Refuses("layer", Gzip(Gzip(TarBuilder().File("z", "x").Finish())), "compressed more than once");
@@ -249,20 +250,21 @@ TEST_F(ImagesAttack, DockerArchivesLeadNowhereElse) {
   const std::string good = saved("c.json", "l.tar");
   const std::string secret = base_ + "/secret/file";
   const auto archive = [] { return TarBuilder().File("c.json", "{}").File("l.tar", "x"); };
-  // Paths that the manifest gives.
+  // Paths in the manifest.
   for (const char* path : {"../secret/file", "a/../l.tar", "..", "l.tar/../../secret/file"}) {
     Refuses("split", archive().File("manifest.json", saved("c.json", path)).Finish(),
             "its name contains '..'");
     Refuses("split", archive().File("manifest.json", saved(path, "l.tar")).Finish(),
             "its name contains '..'");
   }
-  // A leading '/' is the archive's root; nothing of the host, of our own files, of /proc.
+  // A leading '/' means the archive's root. The path reaches no file of the host, of our own, or of
+  // /proc.
   for (const std::string& path : {secret, std::string("/proc/self/fd/3"), std::string("member-0"),
                                   std::string("."), std::string("/")}) {
     Refuses("split", archive().File("manifest.json", saved("c.json", path)).Finish(),
             "is missing in the archive");
   }
-  // Links: to the host, out of the archive, in circles, to a link, to nothing.
+  // Links to the host, out of the archive, in circles, to another link, and to nothing.
   for (const std::string& target :
        {secret, std::string("../../secret/file"), std::string("../l.tar"), std::string("l"),
         std::string("k"), std::string("none")}) {
@@ -281,7 +283,7 @@ TEST_F(ImagesAttack, DockerArchivesLeadNowhereElse) {
           "'manifest.json': not a regular file");
   Refuses("split", TarBuilder().Add({.type = '6', .name = "manifest.json"}).Finish(),
           "'manifest.json': not a regular file");
-  // Twice, whichever of them would have won.
+  // Two entries with the same name are refused, whichever would have won.
   Refuses("split", archive().File("./l.tar", "y").File("manifest.json", good).Finish(),
           "contains it twice");
   Refuses("split", archive().Symlink("l.tar", "c.json").File("manifest.json", good).Finish(),
@@ -292,7 +294,7 @@ TEST_F(ImagesAttack, DockerArchivesLeadNowhereElse) {
           "larger than", Code::kResourceExhausted);
   Refuses("split", archive().File("manifest.json", std::string(4 << 20, '[')).Finish(),
           "nested deeper than");
-  // A config under another's digest; a layer that ends in the middle.
+  // A config under another config's digest; a truncated layer.
   const std::string hex(64, 'a');
   Refuses("split",
           archive()
@@ -332,7 +334,8 @@ TEST_F(ImagesAttack, ADiskWithoutSpaceSaysSo) {
       {"layer", "size=64k", TarBuilder().File("a", large).Finish(), "'a': write: No space left"},
       {"split", "size=64k", TarBuilder().File("l", large).File("manifest.json", manifest).Finish(),
        "'l': write: No space left"},
-      // Root, layer, config and docker's manifest; none for what is made of them.
+      // Inodes for the root, a layer, a config and docker's manifest, but none for the files that
+      // the unpacker adds.
       {"split", "nr_inodes=4",
        TarBuilder().File("c", "{}").File("l", "").File("manifest.json", manifest).Finish(),
        "No space left"},

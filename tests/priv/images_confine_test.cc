@@ -1,4 +1,5 @@
-// What a process can do after Confine(): tried by a program that has been taken over already.
+// Attacks that a process can still make after Confine(), tried by a program that plays a
+// compromised unpacker.
 #include <signal.h>
 
 #include "tests/priv/unpack_fixture.h"

@@ -1,4 +1,4 @@
-// The image store with the real unpacker beneath it: from an archive's bytes to a mounted root.
+// The image store with the real unpacker: from the bytes of an archive to a mounted root.
 #include <sched.h>
 #include <sys/mount.h>
 
@@ -14,7 +14,7 @@
 namespace atl::images {
 namespace {
 
-// What the spawner does for the store, in this process.
+// Does the spawner's work for the store, in this process.
 class DirectRunner : public UnpackRunner {
  public:
   DirectRunner(Loop& loop, std::string store) : loop_(loop), store_(std::move(store)) {}
@@ -77,7 +77,7 @@ class ImagesImport : public UnpackFixture {
     EXPECT_TRUE(std::filesystem::is_empty(Path("images/tmp")));
     return *std::move(result);
   }
-  // An archive of these layers (gzip), as skopeo would write it.
+  // Returns an archive of these layers (gzip), as skopeo would write it.
   static std::string Archive(const std::vector<std::string>& tars) {
     TarBuilder archive;
     std::string layers;
@@ -116,7 +116,7 @@ TEST_F(ImagesImport, FromAnArchiveToAMountedRoot) {
   const std::string base =
       TarBuilder().Dir("etc").File("etc/old", "1").File("etc/kept", "1").Finish();
   const std::string top = TarBuilder().File("etc/.wh.old", "").File("etc/new", "2").Finish();
-  // Plain and compressed archives alike.
+  // A compressed archive gives the same image as a plain one.
   auto image = Import(Gzip(Archive({base, top})));
   ASSERT_TRUE(image) << image.error().message();
   ASSERT_EQ(image->layers.size(), 2U);
@@ -149,7 +149,7 @@ TEST_F(ImagesImport, AHostileLayerLeavesTheStoreAsItWas) {
 
 TEST_F(ImagesImport, ADamagedArchiveIsRefused) {
   std::string archive = Archive({TarBuilder().File("a", std::string(5000, 'x')).Finish()});
-  archive[520] ^= 1;  // in the first blob, behind its tar header
+  archive[520] ^= 1;  // a byte of the first blob, after its tar header
   auto image = Import(archive);
   ASSERT_FALSE(image);
   EXPECT_NE(image.error().message().find("digest mismatch"), std::string::npos)

@@ -1,4 +1,4 @@
-// LayerTree without the confinement around it: the second fence has to hold alone.
+// LayerTree without the confinement around it: this second defence must hold alone.
 #include "images/unpack/tree.h"
 
 #include "tests/priv/unpack_fixture.h"
@@ -42,7 +42,7 @@ TEST_F(ImagesTree, DeferredTimesDoNotFollowLinks) {
 }
 
 TEST_F(ImagesTree, AReplacedParentIsLookedUpAgain) {
-  // The cached descriptor of "d" belongs to a directory that is gone.
+  // The cached descriptor of "d" belongs to a directory that has been removed.
   LayerTree tree = Tree("l1");
   ASSERT_TRUE(tree.AddFile({"d", "a"}, {}, Nothing));
   ASSERT_TRUE(tree.AddFile({"d"}, {}, Nothing));

@@ -75,7 +75,8 @@ TEST_F(ImagesUnpack, KeepsUserXattrsAndCapabilitiesDropsTheRest) {
   char value[64];
   const std::string path = Path("l1/ping");
   ASSERT_EQ(getxattr(path.c_str(), "user.note", value, sizeof value), 4);
-  // Revision 3, bound to the range's root: without effect on the host, in effect for a sandbox.
+  // Revision 3 binds the capability to the range's root: no effect on the host, effective in a
+  // sandbox.
   ASSERT_EQ(getxattr(path.c_str(), "security.capability", value, sizeof value), 24);
   EXPECT_EQ(value[3], 3);
   unsigned root = 0;
@@ -84,7 +85,7 @@ TEST_F(ImagesUnpack, KeepsUserXattrsAndCapabilitiesDropsTheRest) {
   EXPECT_LT(getxattr(path.c_str(), "security.selinux", value, sizeof value), 0);
 }
 
-// Go writes names into PAX headers as the bytes that they are.
+// Go writes names into PAX headers without any encoding.
 TEST_F(ImagesUnpack, NamesNeedNotBeUtf8) {
   const std::string name = "caf\xe9";
   Extract(TarBuilder()
@@ -103,7 +104,7 @@ TEST_F(ImagesUnpack, NamesNeedNotBeUtf8) {
   EXPECT_EQ(std::filesystem::read_symlink(Path("l1/soft")), name);
   EXPECT_EQ(Stat("l1/hard").st_ino, Stat("l1/" + name).st_ino);
   EXPECT_TRUE(Exists("l1/owned"));
-  // libarchive loses such a target where the header has none: no file may come of it.
+  // libarchive loses such a target if the header has none. The unpacker must not make a file of it.
   Refuses("layer",
           TarBuilder()
               .File(name, "x")
@@ -112,7 +113,7 @@ TEST_F(ImagesUnpack, NamesNeedNotBeUtf8) {
           "an entry of unknown type");
 }
 
-// As deep as a sandbox can make it, and then read again for its digest.
+// The deepest tree that a sandbox can make. Packing reads it again for its digest.
 TEST_F(ImagesUnpack, TakesTreesOf256Levels) {
   std::string deep;
   TarBuilder tar;
@@ -163,7 +164,7 @@ TEST_F(ImagesUnpack, LaterEntriesReplaceEarlierOnes) {
   EXPECT_EQ(Read(Path("l1/linked")), "two");
 }
 
-// Deeper than its removal keeps directories open; what lies beside it stays.
+// Deeper than the number of directories that a removal keeps open. The files beside it stay.
 TEST_F(ImagesUnpack, ADeepDirectoryIsReplaced) {
   std::string deep = "d";
   TarBuilder tar;
@@ -201,7 +202,7 @@ TEST_F(ImagesUnpack, NamesAreBytes) {
 }
 
 TEST_F(ImagesUnpack, SparseFilesKeepTheirHoles) {
-  // GNU.sparse 0.1 in PAX: 1 GiB, of which the last 5 bytes are there.
+  // GNU.sparse 0.1 in PAX: 1 GiB, of which the archive holds the last 5 bytes.
   Extract(TarBuilder()
               .Add({.name = "s",
                     .content = "bytes",
@@ -215,7 +216,7 @@ TEST_F(ImagesUnpack, SparseFilesKeepTheirHoles) {
 }
 
 TEST_F(ImagesUnpack, AnEmptyLayerIsOne) {
-  // What Docker writes for a step that changed nothing: 1,024 zero bytes, with a known digest.
+  // Docker's layer for a step that changed nothing: 1,024 zero bytes, with a known digest.
   const UnpackReport report = Extract(std::string(1024, '\0'), "l1");
   EXPECT_EQ(report.diff_id,
             "sha256:5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef");
@@ -271,7 +272,8 @@ TEST_F(ImagesUnpack, WhiteoutsAndOpaqueDirectoriesHideWhatIsBelow) {
               .Dir("opaque")
               .File("opaque/.wh..wh..opq", "")
               .File("opaque/new", "2")
-              // The specification's "resources in lower layers only": what this layer has stays.
+              // The specification's "resources in lower layers only": the entries of this layer
+              // stay.
               .File(".wh.replaced", "")
               .Dir("replaced")
               .File("replaced/new", "2")
@@ -358,7 +360,7 @@ TEST_F(ImagesUnpack, SplitWritesADockerArchiveAsAnOciLayout) {
   }
   EXPECT_TRUE(manifest->layers[0].media_type.ends_with(".tar"));
   EXPECT_TRUE(manifest->layers[2].media_type.ends_with("+gzip"));
-  // Two layers, config, manifest; index.json and docker's own; none under our names.
+  // Two layers, config, manifest, index.json and docker's manifest. No file has a name of ours.
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(Path("split")), {}), 6);
 }
 

@@ -1,5 +1,5 @@
-// Names resolved through the gateway, from inside a sandbox, against a name server on the other
-// side of the host.
+// Resolves names through the gateway from inside a sandbox. The name server is on the other side of
+// the host.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -17,7 +17,7 @@ namespace {
 
 using netpolicy::Endpoint;
 
-// Whose pool may be busy for as long as the test likes.
+// A loop whose pool stays busy as long as the test wants.
 class HeldLoop final : public TestLoop {
  public:
   void RunBlocking(Callback work, Callback done) override {
@@ -41,7 +41,7 @@ struct World {
   std::array<uint8_t, 4> answer{192, 0, 2, 80};
 
   World() {
-    // The first one does not exist.
+    // The first upstream does not exist.
     lab.OpenNetwork({"203.0.113.2:5353", "203.0.113.2"});
     EXPECT_TRUE(lab.network().Start(loop, health).has_value());
     guest = lab.AddGuest(1);
@@ -54,7 +54,7 @@ struct World {
       ::sendto(upstream_udp.get(), reply.data(), reply.size(), 0, from.get(), from.size);
     });
   }
-  // From a network that is being taken down the loop must hear no more.
+  // The loop must get no more events of a network that is being closed.
   ~World() { lab.CloseNetwork(); }
 };
 
@@ -97,8 +97,8 @@ TEST(NetDns, ResolvesOverTcp) {
   });
 }
 
-// Flows that a new policy does not allow are cut a moment later. One that began in this moment, by
-// a name that the policy allows, is none of them.
+// Flows that a new policy does not allow are cut a moment later. A flow that began in that moment,
+// through a name that the policy allows, must survive.
 TEST(NetDns, AFlowThatANameHasOpenedIsNotCutByALateLook) {
   RunInOwnNetns([] {
     World world;

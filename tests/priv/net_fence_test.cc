@@ -1,5 +1,5 @@
-// What others take away of the host's side: that nothing gets through meanwhile, that it is back at
-// once and as it was, and that somebody hears of it.
+// Somebody removes parts of the host's side. Nothing gets through meanwhile, the daemon restores
+// everything at once, and it reports the change.
 #include <gtest/gtest.h>
 #include <linux/if.h>
 #include <linux/pkt_sched.h>
@@ -28,7 +28,8 @@ constexpr const char* kOutside4 = "203.0.113.2";
 constexpr const char* kOutside6 = "2001:db8::2";
 constexpr const char* kHost4 = "203.0.113.1";
 constexpr const char* kTable = "list table inet atoll7";
-// What is wrongly taken for a change is put back in the turn of the loop that reads it.
+// If the daemon wrongly saw a change, it would repair in the same turn of the loop that reads the
+// event.
 constexpr int kSettleMs = 100;
 
 SlotRequest Asks(const std::string& json) {
@@ -62,7 +63,7 @@ struct World {
     guest.ns.Run([&] { reach = TryConnect(address, kPort, kSilenceMs); });
     return reach;
   }
-  // The loop runs; what was taken away comes back, and is told.
+  // Runs the loop until the daemon has restored and reported what was removed.
   void ExpectRepair(uint64_t count = 1) {
     EXPECT_TRUE(loop.RunUntil([&] { return lab.network().repairs() >= count; }));
     EXPECT_TRUE(health.troubles().contains("network"));
@@ -81,8 +82,8 @@ struct Witness {
   UniqueFd socket;
 };
 
-// Nobody of the daemon runs between a flush and ExpectRepair: what arrives then would have arrived
-// however quickly the rules came back.
+// No code of the daemon runs between a flush and ExpectRepair. A packet that arrives in between
+// would arrive however quickly the rules came back.
 TEST(NetFence, NothingPassesBetweenAFlushAndTheRepair) {
   RunInOwnNetns([] {
     World world;
@@ -148,7 +149,7 @@ TEST(NetFence, TheTableIsBackAsItWas) {
   });
 }
 
-// What the daemon does itself is not taken for somebody else's.
+// The daemon must not take its own changes for somebody else's.
 TEST(NetFence, OwnChangesAreNone) {
   RunInOwnNetns([] {
     World world;
@@ -165,7 +166,7 @@ TEST(NetFence, OwnChangesAreNone) {
   });
 }
 
-// Somebody lets a sandbox through; its connection does not outlive the repair.
+// Somebody lets a sandbox through. Its connection does not outlive the repair.
 TEST(NetFence, FlowsThatBeganMeanwhileAreCut) {
   RunInOwnNetns([] {
     World world;
@@ -248,8 +249,8 @@ void WriteSysctl(const std::string& path, const std::string& value) {
   std::ofstream("/proc/sys/net/" + path) << value;
 }
 
-// What is heard of a link that went is not taken for the slot's next one, be it heard late or, when
-// so many have gone that the socket could not hold it all, in part.
+// Events about a removed link must not be taken for the slot's next link. They may arrive late. If
+// there are more than the socket can hold, some of them are lost.
 TEST(NetFence, ASlotsNextLinkIsAnother) {
   for (const int lives : {1, 200}) {
     RunInOwnNetns([&] {
@@ -269,7 +270,7 @@ TEST(NetFence, ASlotsNextLinkIsAnother) {
   }
 }
 
-// A sandbox fills the neighbour table, which all namespaces share, and the kernel makes room.
+// A sandbox fills the neighbour table, which all namespaces share, and the kernel evicts entries.
 TEST(NetFence, AFullNeighbourTableIsNoChange) {
   RunInOwnNetns([] {
     World world;
@@ -317,7 +318,7 @@ TEST(NetFence, WhatIsTakenFromALinkIsPutBack) {
       SCOPED_TRACE(i);
       attacks[i]();
       world.ExpectRepair(i + 1);
-      // Its own end notices from a work queue that the other is up again.
+      // The inner end learns from a kernel work queue that the other end is up again.
       const Status able = netpolicy::AwaitCarrier(
           world.open->rtnetlink.get(), netpolicy::kInsideIfindex, "eth0", kCarrierMicros);
       EXPECT_TRUE(able);
@@ -378,7 +379,7 @@ TEST(NetFence, ALinkThatIsDeletedIsTold) {
   });
 }
 
-// The end of a sandbox looks the same to the kernel.
+// To the kernel, the end of a sandbox looks the same.
 TEST(NetFence, ALinkThatGoesWithItsSandboxIsNot) {
   RunInOwnNetns([] {
     World world;
@@ -395,8 +396,8 @@ TEST(NetFence, ALinkThatGoesWithItsSandboxIsNot) {
   });
 }
 
-// A spawner takes its stock with it, and may be away for longer than a link may be missing. The
-// numbers are used again.
+// A spawner's stock ends with the spawner. A restart may take longer than the time for which a link
+// may be missing. The slot numbers are used again.
 TEST(NetFence, LinksThatWentWithTheirSpawnerAreNotLost) {
   RunInOwnNetns([] {
     World world;
@@ -411,7 +412,7 @@ TEST(NetFence, LinksThatWentWithTheirSpawnerAreNotLost) {
     EXPECT_TRUE(world.health.troubles().empty());
     const auto next = world.lab.AddGuest(10);
     EXPECT_TRUE(world.lab.network().ClaimSlot(10, {}));
-    // The live one is watched as before.
+    // The daemon still watches the live link.
     SetDown(netpolicy::HostIfindex(kLabInstance, 1));
     world.ExpectRepair();
   });

@@ -1,4 +1,4 @@
-// What `doctor` says about a host, on hosts made for it.
+// The report of `doctor`, on hosts made for the tests.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -56,8 +56,7 @@ TEST(NetHostCheck, FindsForeignDropPolicies) {
   });
 }
 
-// That the advice is right: the foreign policy cuts sandboxes off, the named rules let them
-// through.
+// The advice is right: the foreign policy cuts sandboxes off, and the named rules let them through.
 TEST(NetHostCheck, TheNamedFixWorks) {
   RunInOwnNetns([] {
     NetLab lab;

@@ -1,6 +1,6 @@
-// What a sandbox may reach and what may reach it, tried with real sockets from inside. Each attack
-// runs three times: under the rules; with the chains that stop it emptied, when it must succeed (so
-// that the test is known to be able to fail); and after the daemon has opened its network again.
+// Connections from and to a sandbox, tried with real sockets from inside. Each attack runs three
+// times: under the rules; with the chains that stop it emptied, when it must succeed (which proves
+// that the test can fail); and after the daemon has opened its network again.
 #include <gtest/gtest.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
@@ -21,14 +21,14 @@ constexpr uint16_t kPort = 8000;
 struct World {
   NetLab lab;
   std::unique_ptr<Guest> a, b;
-  int limit_ms = kPatienceMs;  // for what is tried to show
+  int limit_ms = kPatienceMs;  // limit for what should arrive
 
   World() {
     lab.OpenNetwork();
     a = lab.AddGuest(1);
     b = lab.AddGuest(258);
   }
-  // A TCP connection from `client` to a listener in `server` (nullptr: the host).
+  // Tries a TCP connection from `client` to a listener in `server` (nullptr: the host).
   bool Connects(const NetNs* client, const NetNs* server, const std::string& address) {
     UniqueFd listener;
     In(server, [&] { listener = Listen(SOCK_STREAM, address, kPort); });
@@ -56,7 +56,7 @@ struct World {
 
 struct Attack {
   const char* name;
-  // The chains whose rules stop it.
+  // The chains with the rules that stop the attack.
   std::vector<const char*> defence;
   std::function<bool(World&)> succeeds;
 };
@@ -77,7 +77,7 @@ TEST_P(NetAttack, FailsBecauseOfTheRules) {
     for (const char* chain : attack.defence) Nft(std::string("flush chain inet atoll7 ") + chain);
     OpenBarrier();
     EXPECT_TRUE(attack.succeeds(world)) << "without the rules: the attack itself does not work";
-    // The elements of live sandboxes are kept: traffic that is allowed still flows.
+    // The elements of live sandboxes are kept: allowed traffic still flows.
     world.lab.OpenNetwork();
     world.limit_ms = kSilenceMs;
     EXPECT_FALSE(attack.succeeds(world)) << "with the rules again";
@@ -93,7 +93,7 @@ void SetMac(unsigned char last) {
   ASSERT_EQ(::ioctl(fd.get(), SIOCSIFHWADDR, &request), 0);
 }
 
-// Sends with the address of somebody else, which root in a sandbox could give itself.
+// Sends with the address of somebody else, which the sandbox's root could give itself.
 bool SpoofedArrives(World& world, const std::string& source, int prefix,
                     const std::string& target) {
   world.a->ns.Run([&] { AddAddress("eth0", source, prefix); });
@@ -123,7 +123,7 @@ bool RawArrives(World& world, const std::string& target, int protocol) {
   return WaitReadable(receiver.get(), world.limit_ms);
 }
 
-// The host forwards a port of its own into a container that the sandbox may not reach directly.
+// The host forwards one of its ports into a container that the sandbox may not reach directly.
 bool RedirectedPortConnects(World& world) {
   Nft("add table ip docker; add chain ip docker pre { type nat hook prerouting priority dstnat; };"
       "flush chain ip docker pre;"
@@ -202,8 +202,8 @@ std::vector<Attack> Attacks() {
 INSTANTIATE_TEST_SUITE_P(All, NetAttack, ::testing::ValuesIn(Attacks()),
                          [](const auto& test) { return test.param.name; });
 
-// Whether the host's end of a link answers the ARP question for an address that the host has
-// elsewhere.
+// Returns true if the host's end of a link answers an ARP request for an address that the host has
+// on another link.
 bool AnswersArp(const Guest& guest, int limit_ms) {
   bool answered = false;
   guest.ns.Run([&] {
@@ -214,7 +214,7 @@ bool AnswersArp(const Guest& guest, int limit_ms) {
     link.sll_ifindex = netpolicy::kInsideIfindex;
     link.sll_halen = 6;
     std::memset(link.sll_addr, 0xff, 6);
-    // Ethernet, IPv4, request; sender 06:61:74:07:00:01 10.207.0.1, wanted 203.0.113.1.
+    // Ethernet, IPv4, request; sender 06:61:74:07:00:01 10.207.0.1, target 203.0.113.1.
     const unsigned char question[28] = {0,  1,   8, 0, 6, 4, 0, 1, 0x06, 0x61, 0x74, 7, 0,   1,
                                         10, 207, 0, 1, 0, 0, 0, 0, 0,    0,    203,  0, 113, 1};
     ASSERT_EQ(::sendto(fd.get(), question, sizeof question, 0, reinterpret_cast<sockaddr*>(&link),
@@ -256,7 +256,8 @@ TEST(NetReach, OutboundTcpIsTranslated) {
   });
 }
 
-// Larger than the link's MTU: fragments are put together for the rules and cut again after them.
+// Larger than the link's MTU. The host reassembles fragments for the rules and fragments them again
+// afterwards.
 TEST(NetReach, OutboundUdpIsTranslatedAndAnswered) {
   RunInOwnNetns([] {
     World world;
@@ -296,7 +297,7 @@ TEST(NetReach, PingWorks) {
   });
 }
 
-// A refusal that the sandbox sees at once, not after minutes of retries.
+// The sandbox sees a refusal at once, not after minutes of retries.
 TEST(NetReach, RefusalsAreImmediate) {
   RunInOwnNetns([] {
     World world;

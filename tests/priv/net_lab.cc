@@ -26,11 +26,11 @@ namespace {
 using netpolicy::Endpoint;
 using netpolicy::NetlinkBatch;
 
-// Known, so that no test depends on the timing of neighbour discovery.
+// Fixed addresses, so that no test depends on the timing of neighbour discovery.
 constexpr netpolicy::MacBytes kHostMac{2, 0, 0, 0, 0, 1};
 constexpr netpolicy::MacBytes kOutsideMac{2, 0, 0, 0, 0, 2};
-// Each end's own: Linux 6.1 takes up to a second to tell of the carrier of a link whose peer has
-// the same index (linkwatch_urgent_event).
+// Each end has its own index. Linux 6.1 takes up to a second to report the carrier of a link whose
+// peer has the same index (linkwatch_urgent_event).
 constexpr int kUplinkIfindex = 100;
 constexpr int kOutsideIfindex = 200;
 
@@ -92,7 +92,8 @@ void AddUplink(const NetNs& outside) {
   Send(batch);
 }
 
-// The kernel's own comes from a work queue, some time after the address.
+// Adds the local route at once. The kernel adds its own from a work queue, some time after the
+// address.
 void AddLocalRoute(const std::string& link, const std::vector<uint8_t>& address) {
   NetlinkBatch batch;
   batch.Begin(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, "local route on " + link);
@@ -119,7 +120,7 @@ void RunInOwnNetns(const std::function<void()>& body) {
       std::perror("unshare");
       ::_exit(2);
     }
-    // /proc/sys/net shows the namespace of the reader; nothing has to be mounted.
+    // /proc/sys/net shows the namespace of the reader. Nothing has to be mounted.
     ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr);
     body();
     std::fflush(stdout);

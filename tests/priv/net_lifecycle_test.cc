@@ -1,4 +1,4 @@
-// The life of slots: attach, detach, crash, recovery, removal; and what is left afterwards.
+// The life of slots: attach, detach, crash, recovery, removal; and what remains afterwards.
 #include <gtest/gtest.h>
 #include <ifaddrs.h>
 #include <linux/capability.h>
@@ -80,7 +80,8 @@ TEST(NetLifecycle, BothEndsHaveTheirAddressesAndNoOther) {
   });
 }
 
-// Not only when the kernel's work queue gets to it: see AddLocalRoute in netpolicy/link/link.cc.
+// The address must work before the kernel's work queue runs: see AddLocalRoute in
+// netpolicy/link/link.cc.
 TEST(NetLifecycle, Ipv6AddressReceivesAtOnce) {
   RunInOwnNetns([] {
     NetLab lab;
@@ -108,7 +109,7 @@ TEST(NetLifecycle, Ipv6AddressReceivesAtOnce) {
   });
 }
 
-// A dump tells the state as it is; it does not bring it about. See AwaitCarrier.
+// Reads the state in a dump, which does not change it. See AwaitCarrier.
 int OperationalState(int socket, uint32_t index) {
   NetlinkBatch batch;
   batch.Begin(RTM_GETLINK, NLM_F_DUMP | NetlinkBatch::kNoAck, "links");
@@ -139,7 +140,7 @@ TEST(NetLifecycle, FirstPacketIsNotLost) {
 
 TEST(NetLifecycle, LinkWithoutCarrierIsAnError) {
   RunInOwnNetns([] {
-    // Its other end never comes up.
+    // The other end of this link never comes up.
     const NetNs other;
     NetlinkBatch batch;
     netpolicy::AddInsideMessages(batch, {kLabInstance, 1, 1500, false}, other.fd());
@@ -203,7 +204,8 @@ TEST(NetLifecycle, DetachedSlotIsSilent) {
   });
 }
 
-// Whether the far end of a flow can still speak to the slot when its elements are back.
+// Returns true if the far end of a flow can still reach the slot after its elements have been
+// restored.
 bool OldFlowAnswers(const std::string& address, int limit_ms,
                     const std::function<void(NetLab&)>& change) {
   NetLab lab;
@@ -239,7 +241,7 @@ TEST(NetLifecycle, DetachCutsFlows) {
   }
 }
 
-// As in a daemon: off the loop, and the address is not free before it is done.
+// The pool cuts flows off the loop, as in a daemon. The address is free only when that is done.
 TEST(NetLifecycle, FlowsAreCutBeforeTheSlotIsFree) {
   RunInOwnNetns([] {
     NetLab lab;
@@ -345,7 +347,7 @@ TEST(NetLifecycle, WorksAfterPrivilegesAreDropped) {
   RunInOwnNetns([] {
     NetLab lab;
     lab.OpenNetwork();
-    // What the spawner does: the namespace and the socket in it come from root.
+    // Plays the spawner: the namespace and the socket in it come from root.
     Guest guest;
     guest.ns.Run([&] { guest.rtnetlink = *netpolicy::OpenNetlink(NETLINK_ROUTE); });
     UniqueFd listener, client;

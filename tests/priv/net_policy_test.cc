@@ -1,6 +1,6 @@
-// Policies in the kernel, tried with real sockets from inside: what rules for addresses, ports and
-// defaults let through, that a change is whole and reaches flows that exist, named networks,
-// limits. Names, the name server and the proxy are played end to end elsewhere.
+// Policies in the kernel, tried with real sockets from inside a sandbox: the effect of rules for
+// addresses, ports and defaults, atomic changes that reach existing flows, named networks, limits.
+// Other tests cover names, the name server and the proxy.
 #include <gtest/gtest.h>
 #include <linux/netlink.h>
 
@@ -143,7 +143,7 @@ TEST(NetPolicy, ASlotLeavesNothingToTheNextOne) {
   });
 }
 
-// An element that is not there fails the deletion of all others.
+// If an element is missing, the kernel rejects the deletion of all others in the same transaction.
 TEST(NetPolicy, ASlotLeavesNothingWhenSomebodyHasMeddled) {
   ForBoth([](const std::string& address) {
     const std::string policy = R"({"egress":[{"action":"allow","target":")" + address +
@@ -159,7 +159,8 @@ TEST(NetPolicy, ASlotLeavesNothingWhenSomebodyHasMeddled) {
   });
 }
 
-// Datagrams from the guest to an address, which a server outside receives, maybe at another one.
+// Sends datagrams from the guest to an address. A server outside receives them, maybe at another
+// address.
 class Datagrams {
  public:
   Datagrams(World& world, const std::string& to, const std::string& server) {
@@ -171,7 +172,8 @@ class Datagrams {
       EXPECT_EQ(::connect(client_.get(), target.get(), target.size), 0);
     });
   }
-  // And are answered: without an answer a flow is new with each datagram, and judged each time.
+  // Answers the datagram. Without an answer, connection tracking treats each datagram as a new flow
+  // and the rules judge each.
   bool Arrive(int limit_ms = kPatienceMs) {
     (void)::send(client_.get(), "hello", 5, 0);
     Endpoint from;
@@ -192,7 +194,7 @@ TEST(NetPolicy, AFlowThatIsNotAllowedAnyMoreEnds) {
     World world(Asks(allow));
     Datagrams flow(world, address, address);
     EXPECT_TRUE(flow.Arrive());
-    // Another policy that allows it too.
+    // Another policy that also allows the flow.
     world.Set(R"({"defaultAction":"allow"})");
     EXPECT_TRUE(flow.Arrive());
     world.Set("{}");
@@ -216,7 +218,7 @@ TEST(NetPolicy, AFlowThatAnotherTableTranslatesEndsToo) {
   });
 }
 
-// As when the operator's lists have changed in between.
+// The operator's lists may have changed before the restart.
 TEST(NetPolicy, AFlowThatARestartDeniesEnds) {
   ForBoth([](const std::string& address) {
     const std::string allow = R"({"egress":[{"action":"allow","target":")" + address + R"("}]})";
@@ -236,7 +238,8 @@ TEST(NetPolicy, AFlowThatARestartDeniesEnds) {
   });
 }
 
-// A set of another kind cannot be changed in place; with a chain of another the rules do not fit.
+// nftables cannot change the kind of a set in place, and the rules do not fit a chain of another
+// kind.
 TEST(NetPolicy, ATableOfAnotherReleaseIsReplaced) {
   for (const char* left :
        {"add set inet atoll7 connections { type ipv4_addr; }",
@@ -347,8 +350,8 @@ constexpr const char* kAddressMaps[] = {
     netpolicy::kPortRangeMap4, netpolicy::kPortRangeMap6,    netpolicy::kPolicedSet,
     netpolicy::kByDefaultSet,  netpolicy::kProxiedSet};
 
-// All that the kernel has been told of policies: keys as it lists them, and as nft(8) prints what
-// it can print, with the verdicts.
+// Returns all policy elements in the kernel: keys as the kernel lists them, and the elements that
+// nft(8) can print with their verdicts.
 std::vector<std::string> PolicyElements() {
   std::vector<std::string> elements;
   auto netlink = netpolicy::OpenNetlink(NETLINK_NETFILTER);
@@ -368,7 +371,7 @@ std::vector<std::string> PolicyElements() {
   return elements;
 }
 
-// Few addresses, so that ranges touch, nest and come back.
+// Draws from few addresses, so that ranges touch, nest and repeat.
 std::string RandomPolicy(std::mt19937& random) {
   std::string rules;
   for (unsigned i = random() % 8; i-- > 0;) {
@@ -397,7 +400,7 @@ TEST(NetPolicy, ChangesComeToTheSameAsAFreshStart) {
       const std::string json = RandomPolicy(random);
       world.Set(json);
       const std::vector<std::string> changed = PolicyElements();
-      if (round % 2 == 0) continue;  // from one to the next, and from nothing
+      if (round % 2 == 0) continue;  // odd rounds also apply the policy after an empty one
       world.Set("{}");
       world.Set(json);
       ASSERT_EQ(changed, PolicyElements()) << json;
@@ -449,7 +452,7 @@ TEST(NetPolicy, ConnectionsHaveALimit) {
   });
 }
 
-// The kernel's count of flows: confirmed, not refused.
+// Returns the kernel's number of tracked flows. Only confirmed flows count, not refused ones.
 int Tracked() {
   std::ifstream file("/proc/sys/net/netfilter/nf_conntrack_count");
   int count = -1;
@@ -467,7 +470,8 @@ TEST(NetPolicy, NewFlowsHaveARate) {
       const auto began = std::chrono::steady_clock::now();
       world.guest->ns.Run([&] {
         for (int i = 0; i < 8000; ++i) {
-          // A port of its own, which tracking remembers when the socket is gone.
+          // Binds a port of its own, because connection tracking remembers the port after the
+          // socket is closed.
           const UniqueFd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
           (void)::sendto(socket.get(), "x", 1, 0, target.get(), target.size);
         }

@@ -1,4 +1,5 @@
-// What the splice proxy asks the kernel: where a connection was going before a rule redirected it.
+// The splice proxy's question to the kernel: the destination of a connection before a rule
+// redirected it.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -14,7 +15,8 @@ namespace {
 
 using netpolicy::Endpoint;
 
-// What the kernel says of a connection to `to`, accepted on `listener`; "" for nothing.
+// Returns the kernel's answer for a connection to `to` that is accepted on `listener`. Empty: no
+// answer.
 std::string OriginalOf(const UniqueFd& listener, const Endpoint& to) {
   const UniqueFd client(::socket(to.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
   EXPECT_EQ(::connect(client.get(), to.get(), to.size), 0) << to.ToString();
@@ -28,14 +30,15 @@ void ExpectOriginal(const std::string& own, const std::string& outside) {
   const UniqueFd listener = Listen(SOCK_STREAM, own, 8443);
   const Endpoint redirected = *netpolicy::ParseEndpoint(outside, 443);
   EXPECT_EQ(OriginalOf(listener, redirected), redirected.ToString());
-  // Nothing has redirected this one: it is known as what it is, which the proxy refuses.
+  // No rule has redirected this connection. The kernel reports its own address, which the proxy
+  // refuses.
   const Endpoint direct = *netpolicy::ParseEndpoint(own, 8443);
   EXPECT_EQ(OriginalOf(listener, direct), direct.ToString());
 }
 
 TEST(NetSplice, KnowsTheOriginalDestination) {
   RunInOwnNetns([] {
-    const NetLab lab;  // addresses and routes
+    const NetLab lab;  // provides addresses and routes
     Nft("add table inet t\n"
         "add chain inet t out { type nat hook output priority -100; }\n"
         "add rule inet t out ip daddr 203.0.113.2 tcp dport 443 dnat ip to 203.0.113.1:8443\n"

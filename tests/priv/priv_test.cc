@@ -24,12 +24,12 @@ namespace {
 constexpr int kBodyFailed = 1;
 constexpr int kDyingGraceMs = 2'000;
 
-// The guest's emulated CPU gets ten times as much time.
+// Gives the guest's emulated CPU ten times as much time.
 int Scaled(int ms) {
   return std::getenv("ATOLL_GUEST") != nullptr ? ms * 10 : ms;
 }
 
-// True when our child `pid` has ended (and can be reaped) before the deadline.
+// Returns true if our child `pid` has ended, and can be reaped, before the deadline.
 bool AwaitEnd(pid_t pid, int timeout_ms) {
   const auto pidfd = sys::PidfdOpen(pid);
   if (!pidfd) {
@@ -68,7 +68,7 @@ class FailureWriter : public testing::EmptyTestEventListener {
 };
 
 [[noreturn]] void ChildMain(void (*body)(), const UniqueFd& failures) {
-  // A time limit above us kills the test program only.
+  // A time limit above this process kills the test program only.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ::prctl(PR_SET_CHILD_SUBREAPER, 0);
   auto& listeners = testing::UnitTest::GetInstance()->listeners();
@@ -85,7 +85,7 @@ class FailureWriter : public testing::EmptyTestEventListener {
   ::_exit(testing::Test::HasFailure() ? kBodyFailed : 0);
 }
 
-// Repeats the child's failures in this process; returns how many there were.
+// Repeats the child's failures in this process. Returns their number.
 int ReportFailures(const UniqueFd& failures) {
   std::string text;
   char buffer[4096];
@@ -133,8 +133,9 @@ std::string CommandName(pid_t pid) {
   return name;
 }
 
-// Ends every process that the body left: being its reaper now, we are their parent. One that is
-// already dying (killed through its cgroup a moment ago) is no failure; one that lives on is.
+// Ends every process that the body left. We are their reaper now, so they are our children. A
+// process that is already dying, killed through its cgroup a moment ago, is no failure. One that
+// goes on is.
 void ReapLeftovers() {
   for (auto pids = Children(); !pids.empty(); pids = Children()) {
     for (const pid_t pid : pids) {

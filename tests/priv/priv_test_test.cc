@@ -1,6 +1,6 @@
-// The harness itself: every way in which a privileged test can go wrong must come out red. The bad
-// cases are disabled; the good ones start this program again for one bad case each and look at
-// what a developer would see.
+// Tests of the harness itself: every way in which a privileged test can go wrong must fail the
+// test. The bad cases are disabled. Each good case starts this program again for one bad case and
+// checks the report that a developer would see.
 #include "tests/priv/priv_test.h"
 
 #include <sched.h>

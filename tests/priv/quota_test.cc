@@ -1,5 +1,5 @@
-// Disk limits, from inside a sandbox and from the host: on XFS and on ext4, of which each case
-// makes one for itself. Host kernels without quotas cannot run this; the guest's can.
+// Disk limits, from inside a sandbox and from the host. Each case makes an XFS and an ext4 file
+// system for itself. Host kernels without quotas cannot run this; the guest's can.
 
 #include <gtest/gtest.h>
 #include <linux/fs.h>
@@ -31,9 +31,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t kMi = 1ULL << 20;
-// Of every sandbox here.
+// Disk limit of every sandbox here.
 constexpr uint64_t kLimit = 16 * kMi;
-// What overlayfs and XFS's preallocation keep for themselves of it, at most.
+// The most that overlayfs and XFS's preallocation use of the limit.
 constexpr uint64_t kSlack = 3 * kMi;
 
 constexpr char kFill[] = "busybox dd if=/dev/zero of=/big bs=1M count=48 2>/dev/null; ";
@@ -59,7 +59,7 @@ class LimitedSpawner : public SpawnerFixture {
     Claim(sandbox, script);
     return sandbox;
   }
-  // Everything that `script` prints.
+  // Returns everything that `script` prints.
   std::string Output(const std::string& script, uint32_t slot = 1, uint64_t prepared = kLimit,
                      uint64_t built = kLimit) {
     auto sandbox = Start(script, slot, prepared, built);
@@ -90,7 +90,7 @@ void ExpectFilled(const std::string& size, uint64_t limit = kLimit) {
   EXPECT_GE(Number(size), limit - kSlack);
 }
 
-// Each case for both file systems.
+// Runs each case on both file systems.
 #define QUOTA_TEST(name)                       \
   static void name##On(const std::string& on); \
   PRIV_TEST(QuotaXfs, name) {                  \
@@ -124,7 +124,7 @@ QUOTA_TEST(BytesEndAtTheLimit) {
   std::getline(lines, size);
   std::getline(lines, df);
   ExpectFilled(size);
-  // As on any full disk. XFS says so of a project, ext4 of a quota.
+  // The same errors as on a full disk. XFS reports a full project as ENOSPC, ext4 as EDQUOT.
   EXPECT_EQ(said, on == "xfs" ? "No space left on device" : "Disk quota exceeded");
   // df shows the limit, and nothing left of it.
   std::string name;
@@ -132,7 +132,7 @@ QUOTA_TEST(BytesEndAtTheLimit) {
   std::istringstream(df) >> name >> total >> used >> left;
   EXPECT_EQ(total, kLimit >> 10) << df;
   EXPECT_LE(left, kSlack >> 10) << df;
-  // The host lost the limit and what the file system needs to keep it, no more.
+  // The host lost the limit and the file system's metadata for it, no more.
   EXPECT_LE(before - QuotaStore::Free(spawner.store()), kLimit + 2 * kMi);
   EXPECT_TRUE(spawner.Destroy(sandbox->plan.id));
 }
@@ -169,7 +169,8 @@ QUOTA_TEST(HolesAreFreeUntilTheyAreFilled) {
   EXPECT_GE(Number(output.substr(end)), (kLimit - kSlack) >> 10);
 }
 
-// Of one file system: no EXDEV, which programs take badly, and no way to be counted elsewhere.
+// Directories of the image and the sandbox's own are one file system. There is no EXDEV, which
+// programs handle badly, and no file escapes the account.
 QUOTA_TEST(LinksAndRenamesWorkAndCountOnce) {
   LimitedSpawner spawner(on);
   const std::string output = spawner.Output(
@@ -183,8 +184,8 @@ QUOTA_TEST(LinksAndRenamesWorkAndCountOnce) {
   EXPECT_EQ(Number(output.substr(end)), 8 * kMi);
 }
 
-// What chattr does on a directory or a file of the image would take it out of the project
-// (seccomp.cc says how). Each is tried, then everything that may have come loose is filled.
+// chattr on a directory or file of the image would take it out of the project (seccomp.cc explains
+// how). The test tries each, then fills everything that may have got out.
 QUOTA_TEST(NothingInsideLeavesTheProject) {
   LimitedSpawner spawner(on);
   const std::string output = spawner.Output(
@@ -201,7 +202,7 @@ QUOTA_TEST(NothingInsideLeavesTheProject) {
             "chattr-own-dir: ENOTTY\n"
             "project-own-dir: ENOTTY\n"
             "file-setattr: ENOSYS\n");
-  // With the image's own programs, which du counts too.
+  // The sum includes the image's own programs, which du counts, too.
   EXPECT_LE(Number(output.substr(output.rfind('\n', output.size() - 2) + 1)),
             (kLimit + 8 * kMi) >> 10);
   for (const auto& entry : fs::recursive_directory_iterator(spawner.store() + "/fs/uppers")) {
@@ -209,8 +210,8 @@ QUOTA_TEST(NothingInsideLeavesTheProject) {
   }
 }
 
-// Its files can take the janitor long, here until one of them is no longer immutable: its slot
-// waits for them, and nobody else.
+// The janitor may take long to delete a sandbox's files, here until one of them is no longer
+// immutable. Only the sandbox's own slot waits for them.
 QUOTA_TEST(TheNextInTheSlotStartsAtNothing) {
   LimitedSpawner spawner(on);
   const uint32_t first = spawner.FirstProject(1);
@@ -232,7 +233,7 @@ QUOTA_TEST(TheNextInTheSlotStartsAtNothing) {
   EXPECT_EQ(CodeName(held.error().code()), CodeName(Code::kFailedPrecondition));
   flags &= ~FS_IMMUTABLE_FL;
   ASSERT_EQ(::ioctl(big->get(), FS_IOC_SETFLAGS, &flags), 0);
-  // Another slot is free, and what it leaves makes the janitor look again.
+  // Another slot is free. The end of its sandbox makes the janitor try again.
   ExpectFilled(spawner.Output(std::string(kFill) + "busybox wc -c </big", 2));
   ExpectFilled(spawner.Output(std::string(kFill) + "busybox wc -c </big"));
 }
@@ -270,13 +271,13 @@ QUOTA_TEST(AVolumeHasALimitOfItsOwn) {
   };
   const auto expect = [](const std::string& output, uint64_t limit) {
     ExpectFilled(output, limit);
-    // The sandbox's own is another account.
+    // The sandbox's own files count in another account.
     EXPECT_EQ(Number(output.substr(output.find('\n'))), 8 * kMi);
   };
   expect(fill("small"), kLimit);
   expect(fill("large"), 2 * kLimit);
   EXPECT_EQ(Number(fill("free")), 48 * kMi);
-  // Not by way of another sandbox either.
+  // Another sandbox that uses the same volume does not get around its limit either.
   EXPECT_LE(Number(fill("small")), kLimit);
 }
 
@@ -287,10 +288,10 @@ QUOTA_TEST(NothingIsLeftOfAProject) {
   bool stopped = false;
   spawner.client().Ask(wire::Stop(), [&](const Status&) { stopped = true; });
   ASSERT_TRUE(spawner.loop().RunUntil([&] { return stopped; }));
-  // It waits for its janitor.
+  // The spawner waits for its janitor.
   spawner.AwaitEnd();
   const auto fd = sys::Open(spawner.store(), O_RDONLY | O_DIRECTORY);
-  // XFS takes deleted files apart in the background; sync waits for that.
+  // XFS frees deleted files in the background. syncfs waits for that.
   ASSERT_EQ(::syncfs(fd->get()), 0);
   EXPECT_EQ(spawner.UsageOf(first).inodes, 0U);
   EXPECT_EQ(spawner.UsageOf(first).bytes, 0U);
@@ -320,8 +321,8 @@ QUOTA_TEST(APlanMayDifferFromItsSlot) {
   EXPECT_EQ(Number(spawner.Output(script, 4, kLimit, 0)), 48 * kMi);
 }
 
-// What `atolld storage init` leaves: an image that the spawner mounts, for all to see, keeps over
-// its own death, and takes down when it is stopped.
+// `atolld storage init` leaves an image. The spawner mounts it visibly for the whole host, keeps it
+// mounted if it is killed, and unmounts it if it is stopped.
 PRIV_TEST(QuotaImage, IsMountedByTheSpawner) {
   std::string store;
   {

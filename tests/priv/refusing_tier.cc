@@ -1,5 +1,5 @@
-// The tiers of a spawner for tests: beside namespaces one that refuses everything, and one that
-// builds sandboxes and can do nothing more with them.
+// The tiers of a spawner for tests: namespaces, a tier that refuses everything, and a tier that
+// builds sandboxes and refuses every other request about them.
 #include <cstdlib>
 
 #include "runtime/spawner/root/root_child.h"
@@ -8,7 +8,7 @@
 namespace atl::spawner {
 namespace {
 
-// A verb that a tier cannot do is never called.
+// The spawner must never call a verb that the tier cannot do.
 class RefusingTier : public Tier {
  public:
   std::string_view name() const override { return "refusing"; }

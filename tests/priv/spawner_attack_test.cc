@@ -1,5 +1,5 @@
-// What a hostile program in a sandbox tries against the kernel, played from inside, as root of the
-// sandbox and with every capability that it is given.
+// Attacks of a hostile program on the kernel, played from inside a sandbox, as its root user and
+// with every capability that it is given.
 
 #include <grp.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace atl::priv {
 namespace {
 
-// `expected` is what attack-probe prints for the attacks named in it.
+// Runs the attacks that `expected` names. `expected` is the output of attack-probe.
 void ExpectAttacks(const std::string& expected) {
   std::string command = "/bin/attack";
   for (size_t at = 0; at < expected.size(); at = expected.find('\n', at) + 1) {
@@ -64,7 +64,7 @@ PRIV_TEST(SpawnerAttack, OtherAbisAreKilled) {
       "socketcall-i386: killed SIGSYS\n");
 }
 
-// strace and gdb take calls back, and must not kill what they look at.
+// strace and gdb cancel calls. The filter must not kill the process that they trace.
 PRIV_TEST(SpawnerAttack, ATracerHasNoOtherCalls) {
   ExpectAttacks(
       "no-call: ENOSYS\n"
@@ -74,7 +74,7 @@ PRIV_TEST(SpawnerAttack, ATracerHasNoOtherCalls) {
 }
 
 PRIV_TEST(SpawnerAttack, NoNamespaceCanBeMadeOrEntered) {
-  // clone3 is for execd alone, whatever its flags: they are out of the filter's reach.
+  // The filter allows clone3 for execd alone, because it cannot read the flags of clone3.
   ExpectAttacks(
       "unshare-user: EPERM\n"
       "unshare-net: EPERM\n"
@@ -141,7 +141,7 @@ PRIV_TEST(SpawnerAttack, NoBudgetOfTheHostIsTaken) {
       "huge-shm: ENOMEM\n");
 }
 
-// 1 is the limit that the kernel takes as "no pipe".
+// The kernel runs a piped core_pattern unless the limit is 1.
 PRIV_TEST(SpawnerAttack, CrashesAreNobodysBusiness) {
   ExpectAttacks(
       "core-to-none: EPERM\n"
@@ -164,7 +164,7 @@ PRIV_TEST(SpawnerAttack, DevicesAndHandles) {
       "mknod-in-dev: EPERM\n");
 }
 
-// Without a quota behind it, the same answers: quota_test.cc plays it where there is one.
+// Without quotas the answers are the same. quota_test.cc runs these attacks where there are quotas.
 PRIV_TEST(SpawnerAttack, FlagsAndProjectsOfFilesStayAsTheyAre) {
   ExpectAttacks(
       "chattr-image-dir: ENOTTY\n"
@@ -174,7 +174,8 @@ PRIV_TEST(SpawnerAttack, FlagsAndProjectsOfFilesStayAsTheyAre) {
       "file-setattr: ENOSYS\n");
 }
 
-// What cannot be enforced is not ignored. That it can be is tested where the guest has it.
+// A limit that cannot be enforced is refused, not ignored. quota_test.cc tests one that can be
+// enforced.
 PRIV_TEST(SpawnerAttack, ADiskLimitWithoutQuotasIsRefused) {
   SpawnerFixture spawner;
   const auto& available = spawner.hello().limits_available;
@@ -202,7 +203,7 @@ PRIV_TEST(SpawnerAttack, HostSettingsAreReadOnly) {
        {"core-pattern: EACCES", "cgroup-procs: EROFS", "cgroup-mkdir: EROFS"}) {
     EXPECT_NE(output.find(expected), std::string::npos) << expected << " in\n" << output;
   }
-  // Ownership refuses first; the mounts would too.
+  // The files' owner makes the kernel refuse first. The read-only mounts would refuse, too.
   EXPECT_EQ(spawner.Run("/bin/busybox grep -E ' /(sys|proc/sys|sys/fs/cgroup) ' /proc/mounts | "
                         "/bin/busybox cut -d' ' -f2,4 | /bin/busybox cut -d, -f1"),
             "/sys ro\n/sys/fs/cgroup ro\n/proc/sys ro\n");
@@ -210,7 +211,7 @@ PRIV_TEST(SpawnerAttack, HostSettingsAreReadOnly) {
 
 PRIV_TEST(SpawnerAttack, HostInformationIsHidden) {
   SpawnerFixture spawner;
-  // E6: addresses, key rings, timers and interrupts of the host read as nothing.
+  // E6: the host's addresses, key rings, timers and interrupts read as nothing.
   EXPECT_EQ(spawner.Run("cd /proc; B=/bin/busybox; for f in kallsyms keys key-users timer_list "
                         "interrupts kcore kmsg vmallocinfo slabinfo modules; do "
                         "$B cat $f 2>/dev/null | $B head -c 20; done; "
@@ -222,18 +223,19 @@ PRIV_TEST(SpawnerAttack, HostInformationIsHidden) {
 
 PRIV_TEST(SpawnerAttack, SetuidProgramGainsNothing) {
   SpawnerFixture spawner;
-  // Not by busybox, which gives up such rights by itself before it runs most of its applets.
+  // Runs a copy of attack-probe, because busybox drops such rights by itself before it runs most of
+  // its applets.
   EXPECT_EQ(spawner.Run("B=/bin/busybox; $B cp /bin/attack /suid/attack; "
                         "$B chmod 4755 /suid/attack; $B ls -l /suid/attack | $B cut -c1-10; "
                         "/suid/attack effective-root; "
                         "/bin/attack as 1000 /suid/attack effective-root"),
             "-rwsr-xr-x\neffective-root: ALLOWED\neffective-root: EPERM\n");
-  // Either is enough: IdentityInside sees no_new_privs, this the mount.
+  // Either defence is enough. IdentityInside checks no_new_privs, this checks the mount.
   EXPECT_EQ(spawner.Run("/bin/busybox grep -c '^[^ ]* / .*nosuid,nodev' /proc/mounts"), "1\n");
 }
 
-// 0 to 2, what execd is given (the next one is the shell reading the directory; files of its v1
-// groups only on hybrid hosts), and none besides.
+// Only 0 to 2 and the descriptors that execd is given are open. The next number is the shell that
+// reads the directory. Files of its v1 groups exist on hybrid hosts only.
 PRIV_TEST(SpawnerAttack, OnlyItsOwnDescriptors) {
   SpawnerFixture spawner;
   const bool v2 = spawner.hello().cgroup_v2;
@@ -258,7 +260,7 @@ PRIV_TEST(SpawnerAttack, OnlyItsOwnDescriptors) {
 }
 
 PRIV_TEST(SpawnerAttack, IdentityInside) {
-  constexpr gid_t kOfTheHost = 4711;  // for the spawner to have, too
+  constexpr gid_t kOfTheHost = 4711;  // a group of the spawner's process
   ASSERT_EQ(::setgroups(1, &kOfTheHost), 0);
   SpawnerFixture spawner;
   const std::string base = std::to_string(spawner::SandboxIdBase(spawner.hello().instance, 1));

@@ -1,5 +1,6 @@
-// What the filter of sandboxes refuses by itself. Played as the host's root, to whom the kernel
-// would not refuse it: inside a sandbox the missing capabilities answer as the filter does.
+// Calls that the sandboxes' filter refuses by itself. The test plays them as the host's root, to
+// whom the kernel would not refuse them. Inside a sandbox, the missing capabilities give the same
+// answer as the filter.
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -21,7 +22,8 @@ struct Gateway {
   int error = EPERM;
 };
 
-// Not those that a kernel in lockdown refuses to root, nor what has an effect without arguments.
+// Leaves out calls that a kernel in lockdown refuses to root, and calls that have an effect without
+// arguments.
 constexpr Gateway kGateways[] = {
     {"mount", SYS_mount},
     {"umount2", SYS_umount2},
@@ -64,7 +66,7 @@ constexpr Gateway kGateways[] = {
     {"listmount", 458, ENOSYS},
 };
 
-// With arguments of which no call can make anything.
+// Makes the call with arguments that no call accepts.
 int ErrorOf(long number) {
   errno = 0;
   const long result = ::syscall(number, -1L, -1L, -1L, -1L, -1L, -1L);
@@ -89,7 +91,7 @@ PRIV_TEST(SpawnerFilter, RefusesWhatTheKernelWouldNot) {
   for (const Gateway& gateway : kGateways) {
     EXPECT_EQ(ErrorOf(gateway.number), gateway.error) << gateway.name;
   }
-  EXPECT_EQ(ErrorOf(SYS_clock_adjtime), EFAULT);  // which the kernel says
+  EXPECT_EQ(ErrorOf(SYS_clock_adjtime), EFAULT);  // the kernel's error
   EXPECT_EQ(ErrorOfRaw(AF_INET, IPPROTO_ICMP), EPERM);
   EXPECT_EQ(ErrorOfRaw(AF_INET6, IPPROTO_ICMPV6), EPERM);
 }

@@ -30,19 +30,19 @@ std::string FromEnvironment(const std::string& name) {
   return value ? value : "";
 }
 
-// A root file system of one static program.
+// Makes a root file system of one static program.
 void MakeLayer(const std::string& data_dir) {
   const fs::path layer = data_dir + "/store/fs/layers/1";
   fs::create_directories(layer / "bin");
   fs::copy_file("/bin/busybox", layer / "bin/busybox");
   fs::create_symlink("busybox", layer / "bin/sh");
   fs::copy_file(FromEnvironment("ATOLL_ATTACK_PROBE"), layer / "bin/attack");
-  // Root's and set-user-ID: an image may hold that.
+  // A set-user-ID file of root, which an image may contain.
   fs::create_directory(layer / "suid");
   fs::copy_file("/bin/busybox", layer / "suid/busybox");
   for (const auto& entry : fs::recursive_directory_iterator(layer)) Own(entry.path());
   Own(layer);
-  // After the change of owner, which clears the bit.
+  // Sets the bit after the change of owner, which clears it.
   fs::permissions(layer / "suid/busybox", fs::perms(04755));
 }
 
@@ -123,7 +123,7 @@ std::vector<pid_t> SpawnerFixture::Workers(const std::string& worker) const {
 
 void SpawnerFixture::Connect() {
   auto client = launch::SpawnerClient::Connect(run_dir(), &hello_);
-  // While a spawner executes its new self, nobody listens.
+  // Retries, because nobody listens while a spawner executes its new self.
   const int64_t deadline = SystemClock().BootMicros() + 10'000'000;
   while (!client && SystemClock().BootMicros() < deadline) {
     ::sched_yield();
@@ -169,8 +169,9 @@ void SpawnerFixture::AwaitEnd() {
   RemoveGroup();
 }
 
-// A spawner that was stopped has removed its group and given its number back: the group of that
-// name may be another spawner's by now, which has nothing in it yet.
+// Removes the group of a killed spawner. A spawner that was stopped has removed its group and
+// released its number. The group of that name may already belong to another spawner, in which case
+// it may still be empty, so the owner must be checked.
 void SpawnerFixture::RemoveGroup() const {
   const auto owner =
       sys::ReadFileAt(AT_FDCWD, "/run/atoll-instances/" + std::to_string(hello_.instance), 4096);
@@ -229,7 +230,7 @@ Status SpawnerFixture::BeginPrepare(uint32_t slot) {
   ATOLL_ASSIGN(UniqueFd listener, Listener());
   client_->Ask(wire::PrepareSlot{slot, DefaultLimits(), std::move(control.b), std::move(listener)},
                [](const Result<wire::PreparedSlot>&) {});
-  // Requests are read in their order.
+  // The spawner reads requests in order, so it has read the earlier ones if it answers this one.
   bool read = false;
   client_->Ask(wire::Ping(), [&](const Status&) { read = true; });
   if (!loop_.RunUntil([&] { return read; })) return Fail(Code::kDeadlineExceeded, "no answer");

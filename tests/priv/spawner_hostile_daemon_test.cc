@@ -1,4 +1,4 @@
-// A daemon that has been taken over asks the spawner for what it must not get.
+// A compromised daemon asks the spawner for things that it must not get.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -48,12 +48,12 @@ PRIV_TEST(HostileDaemon, PlansAreChecked) {
             "invalid_argument");
   EXPECT_EQ(code([](wire::Plan& plan) { plan.volumes = {{.target = "/a/../b"}}; }),
             "invalid_argument");
-  // Refused plans have cost nothing: the slot is still there.
+  // The refused plans have changed nothing: the slot is still there.
   auto sandbox = spawner.Build(SpawnerFixture::PlanFor(1));
   EXPECT_TRUE(sandbox);
 }
 
-// A sandbox without limits would take all that the host has.
+// A sandbox without limits could use up the whole host.
 PRIV_TEST(HostileDaemon, LimitsAreNotLeftOut) {
   SpawnerFixture spawner;
   const auto& kept = spawner.hello().limits_available;
@@ -98,11 +98,11 @@ PRIV_TEST(HostileDaemon, OnlySocketsGoIn) {
   EXPECT_TRUE(refused(stream->a.get(), directory->get()));
   EXPECT_TRUE(refused(stream->a.get(), stream->b.get())) << "not listening";
   EXPECT_TRUE(refused(packets->a.get(), stream->b.get()));
-  // Refused requests have cost nothing: the slot is still there to be had.
+  // The refused requests have changed nothing: the slot is still free.
   EXPECT_TRUE(spawner.Build(1));
 }
 
-// Memory goes to swap of what stands still, where the operator has allowed it.
+// The spawner swaps out only frozen sandboxes, and only if the operator allows it.
 PRIV_TEST(HostileDaemon, WhatRunsIsNotReclaimed) {
   const auto reclaim = [](SpawnerFixture& spawner, const std::string& id) {
     std::optional<Result<wire::Reclaimed>> answer;
@@ -162,7 +162,7 @@ PRIV_TEST(HostileDaemon, UnpackTakesNoOpenDoors) {
   };
   EXPECT_EQ(split(passwd->get(), directory->get()), "permission_denied") << "open for writing";
   EXPECT_EQ(split(directory->get(), directory->get()), "permission_denied");
-  // The other way round: what a layer is written to.
+  // The opposite direction: the file that a layer is written to.
   auto terminal = sys::Open("/dev/full", O_WRONLY);
   auto reading = sys::Open("/etc/passwd", O_RDONLY);
   ASSERT_TRUE(terminal && reading);
@@ -177,7 +177,7 @@ PRIV_TEST(HostileDaemon, UnpackTakesNoOpenDoors) {
     spawner.loop().RunUntil([&] { return answered; });
     return report ? "done" : std::string(CodeName(report.error().code()));
   };
-  constexpr wire::LayerId layer = 1;  // the fixture's
+  constexpr wire::LayerId layer = 1;  // the layer of the fixture
   EXPECT_EQ(pack(layer, reading->get()), "permission_denied") << "open for reading";
   EXPECT_EQ(pack(layer, terminal->get()), "permission_denied") << "a device";
   EXPECT_EQ(pack(layer, directory->get()), "permission_denied");
@@ -199,13 +199,13 @@ PRIV_TEST(HostileDaemon, CopiesAreChecked) {
   EXPECT_EQ(copy("../../etc", 7, 1 << 20), "failed_precondition");
   EXPECT_EQ(copy("", 7, 1 << 20), "failed_precondition");
   EXPECT_EQ(copy(sandbox->plan.id, 1, 1 << 20), "already_exists");
-  // What was refused, or could not be done, leaves nothing where the next one is to be.
+  // A refused or failed copy leaves nothing in the place of the next one.
   EXPECT_EQ(copy(sandbox->plan.id, 7, 1 << 20), "done");
   EXPECT_TRUE(spawner.Destroy(sandbox->plan.id));
   EXPECT_EQ(copy(sandbox->plan.id, 8, 1 << 20), "failed_precondition");
 }
 
-// What a session is to its sandbox is one of the sandbox's ids; the next one is another sandbox's.
+// A session's user must be one of the sandbox's ids. The next host id belongs to another sandbox.
 PRIV_TEST(HostileDaemon, SessionsAreNoneOfTheHostsUsers) {
   SpawnerFixture spawner;
   const auto sandbox = spawner.Build(1);
@@ -229,7 +229,7 @@ PRIV_TEST(HostileDaemon, SessionsAreNoneOfTheHostsUsers) {
     EXPECT_EQ(make({.sandbox_gid = id}), "invalid_argument") << id;
   }
   EXPECT_EQ(make({.uid = UINT32_MAX}), "invalid_argument");
-  // What was refused has left nothing.
+  // The refused sessions have left nothing.
   EXPECT_EQ(make({.uid = UINT32_MAX - 1, .sandbox_uid = 65535}), "done");
 }
 
@@ -283,7 +283,7 @@ PRIV_TEST(HostileDaemon, GarbageClosesTheConnectionOnly) {
   wire::Plan plan = SpawnerFixture::PlanFor(1);
   plan.layers.resize(wire::kMaxLayers + 1);
   EXPECT_TRUE(closes(wire::EncodeFields(wire::Request{1, wire::Build{plan}}), 0));
-  // Descriptors that the message does not name, or not as many as it does.
+  // Descriptors that the message does not name, or fewer than it names.
   const std::string ping = wire::EncodeFields(wire::Request{1, wire::Ping()});
   EXPECT_TRUE(closes(ping, 1));
   const std::string split = wire::EncodeFields(wire::Request{1, wire::SplitArchive()});
@@ -309,7 +309,8 @@ PRIV_TEST(HostileDaemon, NothingIsBuiltBehindAStop) {
 
 PRIV_TEST(HostileDaemon, StrangersAreRefused) {
   SpawnerFixture spawner;
-  // As a user that is neither root nor the daemon's; the socket's mode is taken out of the way.
+  // Connects as a user that is neither root nor the daemon's. The test opens up the socket's mode,
+  // so that only the spawner's own check remains.
   ASSERT_EQ(::chmod((spawner.run_dir() + "/..").c_str(), 0755), 0);
   ASSERT_EQ(::chmod((spawner.run_dir() + "/spawner.sock").c_str(), 0666), 0);
   ASSERT_EQ(::seteuid(1), 0);

@@ -1,4 +1,5 @@
-// The life of sandboxes under the spawner: built, ended, killed, adopted; and that nothing is left.
+// The life of sandboxes under the spawner: they are built, ended, killed and adopted, and nothing
+// is left.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -46,7 +47,7 @@ PRIV_TEST(SpawnerLife, RunsTheEntrypointUnderItsHostname) {
             "hello from box\n127.0.0.1 localhost\n");
 }
 
-// Its host ids are beyond what fits into an int: see MountTerminals.
+// The host ids of the last slot do not fit into an int: see MountTerminals.
 PRIV_TEST(SpawnerLife, TheLastSlotHasTerminalsToo) {
   SpawnerFixture spawner;
   EXPECT_EQ(spawner.Run("exec 9<>/dev/ptmx; busybox stat -c '%g %a' /dev/pts/0", spawner::kMaxSlot),
@@ -66,10 +67,11 @@ PRIV_TEST(SpawnerLife, TellsHowProcessOneEnded) {
   EXPECT_TRUE(spawner.Destroy(sandbox->plan.id));
 }
 
-// Whoever sent an archive is not to blame for what happens to the process that reads it.
+// If the process that reads an archive is killed, the archive's sender is not to blame.
 PRIV_TEST(SpawnerLife, TheDeathOfAnUnpackerIsOurs) {
   SpawnerFixture spawner;
-  // Takes many seconds to read, and no room; one that is larger would be refused at once.
+  // A sparse file takes many seconds to read and no disk space. A larger one would be refused at
+  // once.
   const std::string huge = spawner.data_dir() + "/store/fs/layers/1/huge";
   const UniqueFd file = std::move(*sys::Open(huge, O_WRONLY | O_CREAT, 0644));
   ASSERT_EQ(::ftruncate(file.get(), off_t{1} << 35), 0);
@@ -98,20 +100,20 @@ PRIV_TEST(SpawnerLife, DestroyLeavesNothing) {
   const std::string uppers = spawner.data_dir() + "/store/fs/uppers";
   auto sandbox = spawner.Build(1);
   ASSERT_TRUE(sandbox) << sandbox.error().message();
-  // Double forks, sessions of their own, a stopped process: all of it dies.
+  // All processes die: double forks, sessions of their own, a stopped process.
   SpawnerFixture::Claim(*sandbox,
                         "B=/bin/busybox; (($B setsid $B sleep 1000 &) &); $B sleep 1000 & "
                         "kill -STOP $!; echo > /file; echo up; $B sleep 1000");
   char up[3];
   ASSERT_EQ(::read(sandbox->control.get(), up, 3), 3);
-  // atoll-unpack has a group of its own for as long as there is a spawner.
+  // atoll-unpack has a group of its own as long as there is a spawner.
   EXPECT_EQ(Children(cgroups), (std::set<std::string>{"s1", "unpack"}));
   EXPECT_EQ(Children(uppers), std::set<std::string>{"s1"});
   EXPECT_TRUE(fs::exists(uppers + "/s1/upper/file"));
 
   const Status gone = spawner.Destroy(sandbox->plan.id);
   ASSERT_TRUE(gone) << gone.error().message();
-  // End of file on the control socket: the last process that held it is gone.
+  // End of file on the control socket: the last process that held it has ended.
   EXPECT_EQ(SpawnerFixture::ReadToEnd(sandbox->control.get()), "");
   EXPECT_EQ(Children(cgroups), std::set<std::string>{"unpack"});
   EXPECT_EQ(Children(uppers), std::set<std::string>{});
@@ -155,7 +157,7 @@ PRIV_TEST(SpawnerLife, PidLimitHolds) {
   SpawnerFixture::Claim(*sandbox,
                         "i=0; while test $i -lt 40; do /bin/busybox sleep 1000 & i=$((i+1)); "
                         "done 2>/dev/null; echo never");
-  // The shell gives up when fork fails: 20 and execd's reserve of 16, itself included.
+  // The shell gives up if fork fails. The limit is 20 plus execd's reserve of 16, itself included.
   EXPECT_EQ(SpawnerFixture::ReadToEnd(sandbox->control.get()).find("never"), std::string::npos);
   EXPECT_TRUE(spawner.Destroy(plan.id));
 }
@@ -165,9 +167,9 @@ PRIV_TEST(SpawnerLife, TheNextSpawnerAdopts) {
   auto lives = spawner.Build(1);
   auto ends = spawner.Build(2);
   ASSERT_TRUE(lives && ends);
-  ASSERT_TRUE(spawner.Prepare(3));  // in stock: nobody's after the crash
+  ASSERT_TRUE(spawner.Prepare(3));  // in stock: an orphan after the crash
   spawner.KillProcess();
-  // This one ends while nobody watches.
+  // This sandbox ends while no spawner runs.
   const auto process = sys::PidfdOpen(static_cast<pid_t>(ends->built.pid));
   ASSERT_TRUE(process) << process.error().message();
   SpawnerFixture::Claim(*ends, "exit 3");
@@ -181,14 +183,15 @@ PRIV_TEST(SpawnerLife, TheNextSpawnerAdopts) {
     EXPECT_EQ(record.exited, record.id == ends->plan.id);
     EXPECT_EQ(record.code_known, record.id == lives->plan.id);
   }
-  // Adopted means still in charge: it answers, its end is noticed, and it can be destroyed.
+  // The new spawner fully controls an adopted sandbox: the sandbox answers, the spawner notices its
+  // end and can destroy it.
   SpawnerFixture::Claim(*lives, "echo alive");
   EXPECT_EQ(SpawnerFixture::ReadToEnd(lives->control.get()), "alive\n");
   ASSERT_TRUE(spawner.loop().RunUntil([&] { return !spawner.exits.empty(); }));
   EXPECT_EQ(spawner.exits[0].id, lives->plan.id);
   EXPECT_TRUE(spawner.Destroy(lives->plan.id));
   EXPECT_TRUE(spawner.Destroy(ends->plan.id));
-  // The slots serve again, the one in stock at the crash too.
+  // All slots can be used again, also the one that was in stock at the crash.
   for (uint32_t slot : {1u, 2u, 3u}) EXPECT_EQ(spawner.Run("echo again", slot), "again\n");
 }
 
@@ -198,8 +201,8 @@ PRIV_TEST(SpawnerLife, UpgradeKeepsChildrenAndExitCodes) {
   ASSERT_TRUE(sandbox) << sandbox.error().message();
   ASSERT_TRUE(spawner.Prepare(2));
   ASSERT_EQ(::kill(spawner.pid(), SIGHUP), 0);
-  // The old program's connection ends when the new one takes over; then it answers under the same
-  // pid.
+  // The old program's connection ends when the new program takes over. Then the new one answers
+  // under the same pid.
   spawner.AwaitLost();
   spawner.Connect();
   ASSERT_EQ(spawner.hello().sandboxes.size(), 1u);
@@ -212,7 +215,8 @@ PRIV_TEST(SpawnerLife, UpgradeKeepsChildrenAndExitCodes) {
   EXPECT_EQ(spawner.Run("echo again", 2), "again\n");
 }
 
-// Whether the file that says `run_dir` is locked by somebody; nothing if there is none.
+// Returns whether some process locks the instance file that contains `run_dir`. Empty if there is
+// no such file.
 std::optional<bool> InstanceIsLocked(const std::string& run_dir) {
   for (const auto& entry : fs::directory_iterator("/run/atoll-instances")) {
     auto owner = sys::ReadFileAt(AT_FDCWD, entry.path().string(), 4096);
@@ -227,7 +231,8 @@ std::optional<bool> InstanceIsLocked(const std::string& run_dir) {
   return std::nullopt;
 }
 
-// Another one would become the guardian of sandboxes that are not its children.
+// If the lock were free for a moment, another spawner could become the guardian of sandboxes that
+// are not its children.
 PRIV_TEST(SpawnerLife, AnUpgradeLeavesNoGapForAnother) {
   SpawnerFixture spawner;
   for (int upgrades = 0; upgrades < 3; ++upgrades) {
@@ -239,7 +244,7 @@ PRIV_TEST(SpawnerLife, AnUpgradeLeavesNoGapForAnother) {
     ASSERT_EQ(::stat(socket.c_str(), &before), 0);
     while (!lost) {
       EXPECT_EQ(InstanceIsLocked(spawner.run_dir()), true);
-      // The new program has bound its own.
+      // The new program has bound its own socket.
       lost = ::stat(socket.c_str(), &now) == 0 &&
              (now.st_ino != before.st_ino || now.st_ctim.tv_sec != before.st_ctim.tv_sec ||
               now.st_ctim.tv_nsec != before.st_ctim.tv_nsec);
@@ -250,7 +255,8 @@ PRIV_TEST(SpawnerLife, AnUpgradeLeavesNoGapForAnother) {
   EXPECT_EQ(spawner.Run("echo alive"), "alive\n");
 }
 
-// What a record holds is a promise to every later version, and no matter of the messages' form.
+// Rewrites a record by hand. Every later version must be able to read a record, independently of
+// the form of messages.
 void ReplaceRecord(SpawnerFixture& spawner, const SpawnerFixture::Sandbox& sandbox,
                    const std::vector<std::string>& appended) {
   const auto started = sys::ProcessStartTime(static_cast<pid_t>(sandbox.built.pid));
@@ -276,7 +282,7 @@ PRIV_TEST(SpawnerLife, ARecordOfAnotherVersionIsRead) {
   SpawnerFixture spawner;
   auto sandbox = spawner.Build(1);
   ASSERT_TRUE(sandbox) << sandbox.error().message();
-  // One from before there were tiers, and one of a later version.
+  // A record from before there were tiers, and one of a later version.
   for (const std::vector<std::string>& appended :
        {std::vector<std::string>{}, {"namespace", "of a later version"}}) {
     spawner.KillProcess();
@@ -297,7 +303,8 @@ PRIV_TEST(SpawnerLife, ARecordOfAnotherVersionIsRead) {
   EXPECT_TRUE(spawner.Destroy(sandbox->plan.id));
 }
 
-// Sandboxes that live are found by it: a spawner that dies at its start must not lose it.
+// The number is needed to find live sandboxes. A spawner that dies while it starts must not lose
+// it.
 PRIV_TEST(SpawnerLife, TheNumberOfTheInstanceIsNotWrittenAnew) {
   SpawnerFixture spawner;
   const std::string file = "/run/atoll-instances/" + std::to_string(spawner.hello().instance);
@@ -308,7 +315,7 @@ PRIV_TEST(SpawnerLife, TheNumberOfTheInstanceIsNotWrittenAnew) {
   EXPECT_EQ(fs::last_write_time(file), written);
 }
 
-// Whatever is cloned into a group that was killed is killed at birth: before its first step.
+// The kernel kills a process that is cloned into a killed group before its first step.
 PRIV_TEST(SpawnerLife, ASlotThatDiesAtBirthIsAnError) {
   SpawnerFixture spawner;
   std::atomic<bool> done = false;
@@ -320,7 +327,7 @@ PRIV_TEST(SpawnerLife, ASlotThatDiesAtBirthIsAnError) {
   });
   for (int i = 0; i < 50; ++i) {
     const Status prepared = spawner.Prepare(1);
-    if (prepared) continue;  // its end is noticed later
+    if (prepared) continue;  // the spawner notices its end later
     EXPECT_NE(prepared.error().code(), Code::kDeadlineExceeded) << "no answer";
     if (prepared.error().code() == Code::kDeadlineExceeded) break;
   }
@@ -338,7 +345,7 @@ PRIV_TEST(SpawnerLife, ABuilderThatDiesLeavesNoProcess) {
   ASSERT_TRUE(control && ::listen(listener.get(), 8) == 0);
   std::set<pid_t> killed;
   for (int i = 0; i < 100; ++i) {
-    // The first may go to the builder that has just died.
+    // The first attempt may go to the builder that has just died.
     for (int tries = 0; tries < 100 && !spawner.Prepare(1); ++tries) continue;
     const std::vector<pid_t> builders = spawner.Builders();
     for (uint32_t slot : {2u, 3u, 4u}) {
@@ -347,19 +354,20 @@ PRIV_TEST(SpawnerLife, ABuilderThatDiesLeavesNoProcess) {
                               std::move(*launch::Copy(listener.get()))};
       spawner.client().Ask(std::move(asked), [](const Result<wire::PreparedSlot>&) {});
     }
-    // At another moment of its work in each round.
+    // Each round kills the builder at another moment of its work.
     const int64_t moment = SystemClock().BootMicros() + i * 20;
     while (SystemClock().BootMicros() < moment) continue;
     for (pid_t builder : builders) ::kill(builder, SIGKILL);
     killed.insert(builders.begin(), builders.end());
-    spawner.Connect();  // nothing is in stock any more
+    spawner.Connect();  // the stock is empty again
   }
   EXPECT_GT(killed.size(), 80u);
   for (int tries = 0; tries < 100 && !spawner.Prepare(1); ++tries) continue;
   EXPECT_EQ(spawner.Builders().size(), 1u);
 }
 
-// The next builder is a fork of a spawner that has a connection: it must not keep it open.
+// The next builder is a fork of a spawner with a connection, and must not keep that connection
+// open.
 PRIV_TEST(SpawnerLife, ANewBuilderHoldsNoConnection) {
   SpawnerFixture spawner;
   for (pid_t builder : spawner.Builders()) ::kill(builder, SIGKILL);
@@ -379,11 +387,11 @@ PRIV_TEST(SpawnerLife, ANewBuilderHoldsNoConnection) {
   for (const std::string& link : sockets(spawner.Builders()[0])) EXPECT_EQ(own.count(link), 0u);
 }
 
-// A sandbox in which the first process of an isolated session stands still from its birth, because
-// the group that it is born in does, and with it whoever has cloned it.
+// A sandbox in which the first process of an isolated session is frozen from its birth, because its
+// group is frozen. The process that cloned it is stuck with it.
 struct StuckSession {
   SpawnerFixture::Sandbox sandbox;
-  std::string run;  // the group
+  std::string run;  // directory of the group
   UniqueFd control, connections;
   std::optional<Status> made;
 
@@ -405,7 +413,7 @@ struct StuckSession {
   void Make(SpawnerFixture& spawner, uint32_t number, std::function<void(const Status&)> done) {
     auto first = sys::UnixPair(SOCK_STREAM), second = sys::UnixPair(SOCK_STREAM);
     ASSERT_TRUE(first && second);
-    // A user namespace of its own is made by a change of ids.
+    // A user namespace of its own requires a change of ids.
     wire::MakeSession message{.id = sandbox.plan.id, .mapped = true, .user = {}};
     message.spec.number = number;
     control = std::move(first->a);
@@ -416,7 +424,7 @@ struct StuckSession {
   }
 };
 
-// Everything that it has asked so far has been read.
+// Waits until the spawner has read all requests of the fixture so far.
 void AwaitPing(SpawnerFixture& spawner) {
   bool answered = false;
   spawner.client().Ask(wire::Ping(), [&](const Status&) { answered = true; });
@@ -430,7 +438,7 @@ PRIV_TEST(SpawnerLife, AnUpgradeWaitsForNoSessionThatStandsStill) {
   spawner.AwaitLost();
   spawner.Connect();
   EXPECT_EQ(spawner.Run("echo again", 2), "again\n");
-  // Nothing of it comes to life later.
+  // The session does not start later.
   const auto events = [&] {
     return sys::ReadFileAt(AT_FDCWD, session.run + "/x1/cgroup.events", 256);
   };
@@ -440,7 +448,7 @@ PRIV_TEST(SpawnerLife, AnUpgradeWaitsForNoSessionThatStandsStill) {
   EXPECT_TRUE(spawner.Destroy(session.sandbox.plan.id));
 }
 
-// The other way round its first process would be born standing still.
+// The other way round, the session's first process would be born frozen.
 PRIV_TEST(SpawnerLife, APauseWaitsForASessionThatIsBeingMade) {
   SpawnerFixture spawner;
   StuckSession session(spawner, 1);
@@ -463,7 +471,7 @@ PRIV_TEST(SpawnerLife, APauseWaitsForASessionThatIsBeingMade) {
   EXPECT_TRUE(spawner.Destroy(session.sandbox.plan.id));
 }
 
-// A group of the host's, in which processes of ours can be made to stand still.
+// A cgroup of the host's in which the test can freeze processes of ours.
 class Freezer {
  public:
   explicit Freezer(const SpawnerFixture& spawner)
@@ -484,7 +492,8 @@ class Freezer {
   const fs::path path_;
 };
 
-// A daemon that began with it would have none in a moment, and cannot start one by then.
+// If such a spawner greeted a new daemon, it would end a moment later, and the daemon cannot start
+// another.
 PRIV_TEST(SpawnerLife, OneThatIsEndingGreetsNobody) {
   SpawnerFixture spawner;
   for (const uint32_t slot : {1u, 2u, 3u, 4u}) ASSERT_TRUE(spawner.Build(slot));
@@ -502,7 +511,7 @@ PRIV_TEST(SpawnerLife, ABuilderThatHangsHoldsUpNoUpgrade) {
   const Freezer freezer(spawner);
   ASSERT_EQ(spawner.Builders().size(), 1u);
   freezer.Take(spawner.Builders()[0]);
-  // More than its socket takes.
+  // More requests than the builder's socket holds.
   auto control = sys::UnixPair(SOCK_STREAM);
   const UniqueFd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr address{AF_UNIX, {}};
@@ -525,7 +534,7 @@ PRIV_TEST(SpawnerLife, ABuilderThatHangsHoldsUpNoUpgrade) {
   EXPECT_EQ(spawner.Run("echo again", 2), "again\n");
 }
 
-// By what each is called: by its program, or else by its fork.
+// Returns the children by name: the name of their program, or of their fork.
 std::multimap<std::string, pid_t> ChildrenOf(pid_t parent) {
   std::multimap<std::string, pid_t> children;
   const std::string pid = std::to_string(parent);
@@ -544,12 +553,13 @@ std::multimap<std::string, pid_t> ChildrenOf(pid_t parent) {
   return children;
 }
 
-// Of a spawner that is killed nothing works on beside the next one: also what cannot see that its
-// pipes have closed, and whose ids have changed, with which the kernel forgets that it is to end.
+// No worker of a killed spawner goes on beside the next spawner. Two workers are hard: one cannot
+// see that its pipes have closed, and one has changed its ids, which makes the kernel forget its
+// parent-death signal.
 PRIV_TEST(SpawnerLife, NoWorkerOutlivesAKilledSpawner) {
   SpawnerFixture spawner;
   const StuckSession session(spawner, 1);
-  // The difference, which nobody reads.
+  // A diff that nobody reads keeps its unpacker blocked.
   const fs::path file = spawner.data_dir() + "/store/fs/uppers/s1/upper/file";
   ASSERT_TRUE(sys::Open(file, O_WRONLY | O_CREAT, 0644));
   Own(file);
@@ -561,7 +571,7 @@ PRIV_TEST(SpawnerLife, NoWorkerOutlivesAKilledSpawner) {
   spawner.client().Ask(wire::DiffUpper{session.sandbox.plan.id, session.sandbox.plan.layers, false,
                                        std::move(pipe.write)},
                        [](const Result<wire::Unpacked>&) {});
-  // Its program says that all its changes of ids are done.
+  // Once the process has executed atoll-unpack, it has changed all its ids.
   ASSERT_TRUE(spawner.loop().RunUntil([&] {
     const auto children = ChildrenOf(spawner.pid());
     const auto unpack = children.find("atoll-unpack");

@@ -1,5 +1,5 @@
-// Buckets: the errors of what serves them, the names of its groups, and what a daemon that has been
-// taken over asks for.
+// Buckets: the errors of their servers, the names of their groups, and the requests of a
+// compromised daemon.
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -53,9 +53,9 @@ PRIV_TEST(ObjectError, CredentialsAreNotInIt) {
     EXPECT_EQ(message.find("secret"), std::string::npos) << message;
     EXPECT_EQ(message.find("KEY"), std::string::npos) << message;
   }
-  // Not half of one either, where the line is cut.
+  // The message must not contain half a secret either, at the place where the line is cut.
   EXPECT_EQ(Says(std::string(297, 'x') + "secret").message().find("xsec"), std::string::npos);
-  // What stands for it may itself be one.
+  // The replacement may itself equal a secret.
   EXPECT_TRUE(Says("a*b", {"*", "*"}).message().ends_with("b"));
 }
 
@@ -80,7 +80,7 @@ std::string Said(const Status& mounted) {
   return std::string(mounted ? "mounted" : CodeName(mounted.error().code()));
 }
 
-// What the spawner answers to a wish.
+// Returns the spawner's answer to a request.
 std::string Asked(SpawnerFixture& spawner, const wire::MountObjects& wish) {
   std::string said;
   spawner.client().Ask(wish, [&](const Status& mounted) { said = Said(mounted); });
@@ -88,7 +88,7 @@ std::string Asked(SpawnerFixture& spawner, const wire::MountObjects& wish) {
   return said;
 }
 
-// A store that takes connections and says nothing.
+// An object store that accepts connections and never answers.
 class SilentStore {
  public:
   SilentStore() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -102,7 +102,7 @@ class SilentStore {
     EXPECT_EQ(::getsockname(fd_.get(), any, &size), 0);
     port_ = ntohs(address.sin_port);
   }
-  // Of a spawner; `line` says what is allowed there.
+  // Returns flags for a spawner. `line` is the operator's rule.
   std::vector<std::string> Flags(const std::string& line) const {
     return {"--objects", std::getenv("ATOLL_OBJECTS"), "--object-store",
             "main http://127.0.0.1:" + std::to_string(port_) + " " + line};
@@ -113,7 +113,7 @@ class SilentStore {
   uint16_t port_ = 0;
 };
 
-// The operator's line names one bucket, and lends no keys.
+// The operator's line names one bucket and lends no keys.
 PRIV_TEST(HostileDaemon, NoBucketBesideTheOperators) {
   const SilentStore store;
   SpawnerFixture spawner("ATOLL_START_AND_EXEC", {}, store.Flags("bucket=data"));
@@ -134,7 +134,7 @@ PRIV_TEST(HostileDaemon, NoBucketBesideTheOperators) {
   EXPECT_EQ(code([](auto& wish) { wish.volume.sub_path = "/a"; }), "invalid_argument");
   EXPECT_EQ(code([](auto& wish) { wish.volume.kind = wire::Volume::Kind::kHost; }),
             "invalid_argument");
-  // Each a line more of the file with the keys, or none.
+  // Each would add a line to the file with the keys.
   EXPECT_EQ(code([](auto& wish) { wish.credentials.secret = "a\nother:K:s"; }), "invalid_argument");
   EXPECT_EQ(code([](auto& wish) { wish.credentials.key = "other:K"; }), "invalid_argument");
   EXPECT_EQ(code([](auto& wish) { wish.credentials = {}; }), "invalid_argument");
@@ -147,7 +147,7 @@ PRIV_TEST(HostileDaemon, NoBucketBesideTheOperators) {
   EXPECT_EQ(code([](auto& wish) { wish.slot = 2; }), "unavailable");
 }
 
-// Each is a process of the host's with memory of its own.
+// Each bucket is a host process with memory of its own.
 PRIV_TEST(HostileDaemon, NoMoreBucketsThanThereMayBe) {
   const SilentStore store;
   SpawnerFixture spawner("ATOLL_START_AND_EXEC", {}, store.Flags("bucket=data"));
@@ -160,7 +160,7 @@ PRIV_TEST(HostileDaemon, NoMoreBucketsThanThereMayBe) {
   for (uint32_t slot = 1; slot <= 5; ++slot) ASSERT_TRUE(spawner.Prepare(slot));
   for (uint32_t i = 0; i < wire::kMaxBuckets; ++i) ask(1, i);
   EXPECT_EQ(Asked(spawner, {1, wire::kMaxBuckets, Bucket("main/data"), {}}), "invalid_argument");
-  // Nor two in one place.
+  // Two buckets cannot share one place either.
   EXPECT_EQ(Asked(spawner, {1, 0, Bucket("main/data"), {}}), "unavailable");
   for (uint32_t slot = 2; slot <= 4; ++slot) {
     for (uint32_t i = 0; i < wire::kMaxBuckets; ++i) ask(slot, i);
@@ -177,7 +177,7 @@ PRIV_TEST(HostileDaemon, BucketsAreTheOperators) {
     return Asked(spawner, {slot, 0, volume, credentials});
   };
   wire::Volume volume = Bucket("main/data");
-  // No store is allowed here.
+  // This spawner allows no store.
   EXPECT_EQ(code(1, volume, {}), "permission_denied");
   EXPECT_EQ(code(1, volume, {"KEY", "secret"}), "invalid_argument");
   EXPECT_EQ(code(2, volume, {}), "unavailable");
@@ -185,7 +185,7 @@ PRIV_TEST(HostileDaemon, BucketsAreTheOperators) {
   EXPECT_EQ(code(0xffffffff, volume, {}), "unavailable");
   volume.sub_path = "../x";
   EXPECT_EQ(code(1, volume, {}), "invalid_argument");
-  // Nor is one built that has not been mounted.
+  // A sandbox with a bucket that has not been mounted is not built either.
   wire::Plan plan = SpawnerFixture::PlanFor(1);
   volume.sub_path = "";
   plan.volumes = {volume};

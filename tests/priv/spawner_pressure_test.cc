@@ -1,4 +1,4 @@
-// A daemon that does not listen, or goes before it is answered.
+// A daemon that does not read, or that disconnects before it is answered.
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -27,7 +27,7 @@ PRIV_TEST(SpawnerPressure, EveryRequestIsAnsweredOnceHoweverSlowTheDaemon) {
   SpawnerFixture spawner;
   const UniqueFd socket = SpawnerFixture::RawConnection(spawner.run_dir());
   ASSERT_EQ(::fcntl(socket.get(), F_SETFL, O_NONBLOCK), 0);
-  // Until neither side has room: the spawner has stopped to read, and has not hung up.
+  // Sends until neither side has room. The spawner has then stopped reading, and has not hung up.
   constexpr int kQuietMs = 500;
   constexpr uint64_t kMost = 100'000;
   uint64_t asked = 0;
@@ -48,7 +48,7 @@ PRIV_TEST(SpawnerPressure, EveryRequestIsAnsweredOnceHoweverSlowTheDaemon) {
     ASSERT_TRUE(answered.insert(reply->number).second) << "twice";
   }
   EXPECT_EQ(answered.size(), asked);
-  // The raw connection has replaced the fixture's own, over which it ends the spawner.
+  // The raw connection has replaced the fixture's own, which the fixture needs to end the spawner.
   spawner.AwaitLost();
   spawner.Connect();
 }
@@ -58,7 +58,7 @@ PRIV_TEST(SpawnerPressure, WhatNobodyWaitsForIsNotCarriedOutButRemovals) {
   auto sandbox = spawner.Build(1);
   ASSERT_TRUE(sandbox);
   ASSERT_EQ(::kill(spawner.pid(), SIGSTOP), 0);
-  // The call returns before it stands still.
+  // kill(2) returns before the process has stopped.
   ASSERT_EQ(::waitpid(spawner.pid(), nullptr, WUNTRACED), spawner.pid());
   {
     const UniqueFd socket = SpawnerFixture::RawConnection(spawner.run_dir());
@@ -66,8 +66,8 @@ PRIV_TEST(SpawnerPressure, WhatNobodyWaitsForIsNotCarriedOutButRemovals) {
     ASSERT_TRUE(Say(socket, 2, wire::Destroy{sandbox->plan.id}));
   }
   ASSERT_EQ(::kill(spawner.pid(), SIGCONT), 0);
-  // Our own connection, the first, was replaced by that one. The next waits until all of that one
-  // has been read: it takes its place too, and what is unread then is dropped.
+  // The second connection has replaced ours, the first. A third would replace the second, too, and
+  // would drop its unread requests. So wait until the spawner has read all of them.
   spawner.AwaitLost();
   const int64_t deadline = SystemClock().BootMicros() + 10'000'000;
   const std::string group = spawner.hello().cgroup_path + "/s1";
@@ -79,15 +79,16 @@ PRIV_TEST(SpawnerPressure, WhatNobodyWaitsForIsNotCarriedOutButRemovals) {
   EXPECT_FALSE(std::filesystem::exists(spawner.data_dir() + "/store/volumes/unwanted"));
 }
 
-// A builder that waits, for a disk for instance, keeps nobody else waiting: the next daemon is
-// greeted, and what was made for the last one is dismantled when it comes.
+// A builder that waits, for a disk for instance, keeps nobody else waiting. The spawner greets the
+// next daemon at once, and dismantles the last daemon's slot when the builder delivers it.
 PRIV_TEST(SpawnerPressure, ABuilderThatWaitsDoesNotKeepTheNextDaemonWaiting) {
   SpawnerFixture spawner;
   const std::string base = spawner.hello().cgroup_path;
   ASSERT_TRUE(spawner.Prepare(2));
   const std::vector<pid_t> builders = spawner.Builders();
   ASSERT_EQ(builders.size(), 1U);
-  // By a signal it would be stopped for all to see, and replaced.
+  // Freezes the builder by its cgroup, because the spawner would notice a stop by a signal and
+  // replace the builder.
   const std::string freezer = base + "-freezer";
   const auto write = [&](const std::string& file, const std::string& value) {
     return sys::WriteFileAt(AT_FDCWD, file, value).has_value();
@@ -101,7 +102,7 @@ PRIV_TEST(SpawnerPressure, ABuilderThatWaitsDoesNotKeepTheNextDaemonWaiting) {
   const Status again = spawner.TryPrepare(1);
   EXPECT_TRUE(!again && again.error().code() == Code::kFailedPrecondition);
   ASSERT_TRUE(write(freezer + "/cgroup.freeze", "0"));
-  // Its builder makes one after the other.
+  // The builder makes one slot after the other, so s1 has been dismantled before.
   EXPECT_TRUE(spawner.Build(3));
   EXPECT_FALSE(std::filesystem::exists(base + "/s1"));
   EXPECT_TRUE(spawner.Build(1));
@@ -157,7 +158,7 @@ PRIV_TEST(SpawnerPressure, AHelloListsAndRemovesStrays) {
   EXPECT_EQ(first.sandboxes.size(), 1U);
   EXPECT_FALSE(std::filesystem::exists(upper) || std::filesystem::exists(group));
   EXPECT_TRUE(AskHello(spawner).stray_slots.empty());
-  // What is not stray is as it was.
+  // Sandboxes that are not stray are unchanged.
   EXPECT_TRUE(spawner.Build(SpawnerFixture::PlanFor(2)));
   EXPECT_TRUE(spawner.Destroy(sandbox->plan.id));
 }

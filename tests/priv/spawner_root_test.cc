@@ -1,4 +1,4 @@
-// Hostile images: what stands where the spawner wants to mount.
+// Hostile images: they put links and files in the places where the spawner mounts.
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -18,8 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Layer 2 on top of the busybox layer, filled by `fill`; then what `script` prints, or the build's
-// error.
+// Puts layer 2, filled by `fill`, on top of the busybox layer. Returns the output of `script`, or
+// the build's error.
 std::string RunWithLayer(const std::function<void(const fs::path&)>& fill,
                          const std::string& script) {
   SpawnerFixture spawner;
@@ -39,7 +39,7 @@ std::string RunWithLayer(const std::function<void(const fs::path&)>& fill,
   return output;
 }
 
-// B3, and B1's sibling: /dev, /proc, /sys as links to somewhere of the image's choice.
+// B3, and B1's sibling: /dev, /proc, /sys as links to places of the image's choice.
 PRIV_TEST(HostileImage, MountTargetsMayNotBeLinks) {
   for (const char* name : {"dev", "proc", "sys"}) {
     const std::string result = RunWithLayer(
@@ -60,7 +60,7 @@ PRIV_TEST(HostileImage, MountTargetsMayNotBeFiles) {
   EXPECT_NE(result.find("the image's /proc is not a directory"), std::string::npos) << result;
 }
 
-// B1: the source of masks is not the image's /dev/null.
+// B1: the spawner masks files with its own /dev/null, not with the image's.
 PRIV_TEST(HostileImage, OwnDevNullIsNotUsedForMasks) {
   EXPECT_EQ(RunWithLayer(
                 [](const fs::path& layer) {
@@ -72,7 +72,7 @@ PRIV_TEST(HostileImage, OwnDevNullIsNotUsedForMasks) {
             "character special file 1:3\ncharacter special file 1:3\ncore-pattern: EACCES\n");
 }
 
-// A link at /etc/resolv.conf is replaced, never followed.
+// The spawner replaces a link at /etc/resolv.conf and never follows it.
 PRIV_TEST(HostileImage, LinksInEtcAreReplaced) {
   EXPECT_EQ(RunWithLayer(
                 [](const fs::path& layer) {
@@ -85,8 +85,8 @@ PRIV_TEST(HostileImage, LinksInEtcAreReplaced) {
             "nameserver 10.200.255.254\n127.0.0.1 localhost\nfile\n");
 }
 
-// The slot's own tree, with the store of all sandboxes in it, is out of reach for good: no mount of
-// it to be seen, none stacked on the root, and no way up to it.
+// The slot's own tree, which contains the store of all sandboxes, is out of reach for good. The
+// sandbox sees no mount of it and no mount stacked on its root, and has no way up to it.
 PRIV_TEST(SandboxRoot, NothingOfTheSlotIsLeft) {
   SpawnerFixture spawner;
   EXPECT_EQ(spawner.Run("B=/bin/busybox; $B awk '{print $5}' /proc/1/mountinfo | "
@@ -95,7 +95,7 @@ PRIV_TEST(SandboxRoot, NothingOfTheSlotIsLeft) {
             "/\n/dev\n/dev/mqueue\n/dev/pts\n/dev/shm\n/proc\n/sys\n");
 }
 
-// Neither as a link nor as a file does the image's /etc come in the way of ours, which covers it.
+// An image's /etc that is a link or a file does not interfere with ours, which covers it.
 PRIV_TEST(HostileImage, EtcThatIsNoDirectoryIsCovered) {
   const std::string look =
       "B=/bin/busybox; $B ls -A /etc; echo x > /etc/hosts && $B cat /etc/hosts";
@@ -109,7 +109,7 @@ PRIV_TEST(HostileImage, EtcThatIsNoDirectoryIsCovered) {
             expected);
 }
 
-// B7: nodev on the root.
+// B7: the root is mounted with nodev.
 PRIV_TEST(HostileImage, DeviceNodesOfALayerDoNotOpen) {
   EXPECT_EQ(RunWithLayer(
                 [](const fs::path& layer) {

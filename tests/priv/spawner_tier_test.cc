@@ -1,5 +1,5 @@
-// Sandboxes of other tiers than namespaces: what a tier refuses has no effect, and a spawner that
-// does not have the tier of a sandbox keeps the sandbox until it is destroyed.
+// Sandboxes of other tiers than namespaces. A request that a tier refuses has no effect. A spawner
+// without the tier of a sandbox keeps the sandbox until a client destroys it.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -20,14 +20,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The program of the spawners that this test starts from now on (refusing_tier.cc).
+// Sets the program for all spawners that the test starts from now on (refusing_tier.cc).
 void UseTestTiers() {
   const char* program = std::getenv("ATOLL_REFUSING_SPAWNER");
   ASSERT_NE(program, nullptr);
   ::setenv("ATOLL_SPAWNER", program, 1);
 }
 
-// What `directory` holds directories of slots for.
+// Returns the slots that have a directory in `directory`.
 std::set<std::string> Slots(const std::string& directory) {
   std::set<std::string> names;
   for (const auto& entry : fs::directory_iterator(directory)) {
@@ -63,7 +63,7 @@ Outcome Build(SpawnerFixture& spawner, const std::string& tier, uint32_t slot) {
   return Ask(spawner, wire::Build{plan});
 }
 
-// Every verb that a tier may refuse, asked of a sandbox that lives.
+// Sends a live sandbox every request that a tier may refuse.
 std::map<std::string, Outcome> AskAll(SpawnerFixture& spawner, const std::string& id) {
   wire::MakeSession session{.id = id};
   session.spec.number = 1;
@@ -94,7 +94,7 @@ PRIV_TEST(SpawnerTier, WhatATierRefusesLeavesNothing) {
     EXPECT_EQ(Build(spawner, name, 1).code, "invalid_argument") << name;
     EXPECT_EQ(CodeName(spawner.TryPrepare(2, name).error().code()), "invalid_argument") << name;
   }
-  // The slot is another tier's, and stays in stock.
+  // The slot was prepared by another tier. It stays in stock.
   EXPECT_EQ(Build(spawner, "bare", 1).code, "failed_precondition");
   const Status prepared = spawner.TryPrepare(2, "refusing");
   ASSERT_FALSE(prepared);
@@ -107,7 +107,7 @@ PRIV_TEST(SpawnerTier, WhatATierRefusesLeavesNothing) {
   EXPECT_TRUE(spawner.Build(SpawnerFixture::PlanFor(1)));
 }
 
-// A sandbox of a tier that this spawner does not have, left by another program.
+// Another spawner program has left a sandbox of a tier that this spawner does not have.
 PRIV_TEST(SpawnerTier, ASandboxOfAnUnknownTierIsKept) {
   const std::string product = std::getenv("ATOLL_SPAWNER");
   UseTestTiers();
@@ -137,7 +137,7 @@ PRIV_TEST(SpawnerTier, ASandboxOfAnUnknownTierIsKept) {
       EXPECT_EQ(outcome, (Outcome{"unimplemented", "this spawner has no tier 'bare'"})) << verb;
     }
     if (ended) break;
-    // Its first process is watched like any other, and what is written of its end keeps the tier.
+    // The spawner watches its first process like any other. The record of its end keeps the tier.
     SpawnerFixture::Claim(*sandbox, "echo alive");
     EXPECT_EQ(SpawnerFixture::ReadToEnd(sandbox->control.get()), "alive\n");
     ASSERT_TRUE(spawner.loop().RunUntil([&] { return !spawner.exits.empty(); }));

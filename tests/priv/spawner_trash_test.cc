@@ -1,4 +1,4 @@
-// What is left of sandboxes and volumes, and the process that deletes it.
+// Leftovers of sandboxes and volumes, and the janitor that deletes them.
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -41,7 +41,7 @@ std::vector<std::string> Names(const std::string& directory) {
   return names;
 }
 
-// Names of one file: cheap to make, and each is an entry to remove.
+// Makes `count` names of one file. They are cheap to make, and each is an entry to remove.
 void Fill(const std::string& directory, int count) {
   std::ofstream(directory + "/0") << "x";
   for (int i = 1; i < count; ++i) {
@@ -49,7 +49,7 @@ void Fill(const std::string& directory, int count) {
   }
 }
 
-// More huge ones than the janitor works on at a time, and then a small one.
+// More huge trees than the janitor works on at a time, and then a small one.
 PRIV_TEST(Trash, ASmallTreeDoesNotWaitForHugeOnes) {
   constexpr int kHuge = 6;
   VolumeLab lab;
@@ -72,12 +72,12 @@ PRIV_TEST(Trash, ASmallTreeDoesNotWaitForHugeOnes) {
       return std::find(huge.begin(), huge.end(), name) != huge.end();
     });
   }));
-  // One of them may have come to its end just then.
+  // The janitor may have finished one of the huge trees at that moment.
   EXPECT_GE(left.size() + 1, huge.size()) << "the small one has waited for others";
   EXPECT_TRUE(Until([&] { return Names(trash).empty(); }));
 }
 
-// Who fills the trash waits for it, in its own slot; others have other slots.
+// A slot waits only for its own trash. Other slots are not held up.
 PRIV_TEST(Trash, ASlotWaitsForItsOwnOnly) {
   SpawnerFixture spawner;
   auto sandbox = spawner.Build(1);
@@ -87,7 +87,7 @@ PRIV_TEST(Trash, ASlotWaitsForItsOwnOnly) {
   ASSERT_EQ(::read(sandbox->control.get(), &line, 1), 1);
   const auto file = sys::Open(spawner.data_dir() + "/store/fs/uppers/s1/upper/file", O_RDONLY);
   ASSERT_TRUE(file) << file.error().message();
-  // Stands for a million files.
+  // An immutable file holds up the janitor like a million files.
   int flags = 0;
   ASSERT_EQ(::ioctl(file->get(), FS_IOC_GETFLAGS, &flags), 0);
   flags |= FS_IMMUTABLE_FL;
@@ -103,7 +103,7 @@ PRIV_TEST(Trash, ASlotWaitsForItsOwnOnly) {
   EXPECT_EQ(spawner.Run("echo other", 2), "other\n");
   flags &= ~FS_IMMUTABLE_FL;
   ASSERT_EQ(::ioctl(file->get(), FS_IOC_SETFLAGS, &flags), 0);
-  EXPECT_EQ(spawner.Run("echo other", 2), "other\n");  // its end makes the janitor look again
+  EXPECT_EQ(spawner.Run("echo other", 2), "other\n");  // its end makes the janitor try again
   EXPECT_EQ(spawner.Run("echo again", 1), "again\n");
 }
 
@@ -119,8 +119,8 @@ pid_t JanitorOf(pid_t spawner) {
   return 0;
 }
 
-// The daemon tells by the end of its connection that the spawner has died, and execd in a slot by
-// the end of its gate: a copy in the janitor would keep both from it.
+// The daemon notices the spawner's death by the end of its connection, and an execd in a slot
+// notices it by the end of its gate. A copy of either in the janitor would hide the death.
 PRIV_TEST(Trash, AJanitorThatIsReplacedHoldsNothingOfTheSpawners) {
   VolumeLab lab;
   ASSERT_TRUE(lab.spawner().Prepare(7));
@@ -132,7 +132,7 @@ PRIV_TEST(Trash, AJanitorThatIsReplacedHoldsNothingOfTheSpawners) {
     second = JanitorOf(lab.spawner().pid());
     return second != 0 && second != first;
   }));
-  // It does its work.
+  // The new janitor does its work.
   ASSERT_TRUE(lab.Make("data") && lab.Remove("data"));
   const std::string trash = lab.spawner().data_dir() + "/store/trash";
   ASSERT_TRUE(Until([&] { return Names(trash).empty(); }));

@@ -1,6 +1,6 @@
-// B4 (CVE-2021-30465): a sandbox that shares a volume swaps, in a loop, what a build is about to
-// mount or to mount on. The swapper is a process of ours that does what the sandbox could do to its
-// side of the volume.
+// B4 (CVE-2021-30465): a sandbox that shares a volume swaps, in a loop, the source or the target of
+// a mount that a build is about to make. The swapper is a process of ours that does what the
+// sandbox could do to its side of the volume.
 
 #include <fcntl.h>
 #include <linux/fs.h>
@@ -16,8 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A race is played so often, and then until both of its ends have been seen: on a busy machine the
-// swapper may not get its turn for a while.
+// Counts the rounds of a race: a fixed number, and then more until both outcomes have been seen. On
+// a busy machine the swapper may get no CPU time for a while.
 class Rounds {
  public:
   explicit Rounds(int least) : least_(least), until_us_(SystemClock().BootMicros() + kPatienceUs) {}
@@ -58,8 +58,8 @@ class Swapper {
 
 constexpr int kRounds = 60;
 
-// Either refused or the volume's own directory; never anything else. Both must be seen, or the
-// swapper was not at work.
+// The build is refused or mounts the volume's own directory, never anything else. Both outcomes
+// must be seen, or the swapper was not at work.
 PRIV_TEST(VolumeRace, SubPathBecomesALink) {
   VolumeLab lab;
   ASSERT_TRUE(lab.Make("data"));
@@ -89,7 +89,7 @@ PRIV_TEST(VolumeRace, SubPathBecomesALink) {
   EXPECT_GT(refused, 0);
 }
 
-// The same for a directory that a build would make: none may appear outside.
+// The same for a directory that a build would create: none may appear outside.
 PRIV_TEST(VolumeRace, MissingSubPathIsMadeInsideOnly) {
   VolumeLab lab;
   const std::string top = lab.allowed();
@@ -114,7 +114,7 @@ PRIV_TEST(VolumeRace, MissingSubPathIsMadeInsideOnly) {
   }
 }
 
-// The target of one volume lies in another, which is shared: runc's hole of 2021.
+// The target of one volume lies in another, shared volume: runc's hole of 2021.
 PRIV_TEST(VolumeRace, TargetInASharedVolumeBecomesALink) {
   VolumeLab lab;
   ASSERT_TRUE(lab.Make("shared"));
@@ -133,7 +133,7 @@ PRIV_TEST(VolumeRace, TargetInASharedVolumeBecomesALink) {
         {VolumeLab::Named("shared", "/v"),
          VolumeLab::Named("second", i % 2 == 0 ? "/v/t" : "/v/u")},
         "$B awk '$5 ~ /^\\/(v|$)/ {print $5}' /proc/self/mountinfo | $B sort | $B tr '\\n' ' '");
-    // The mount stands where its place was when it was made, under either name.
+    // The mount is where its target was when the spawner made it, under either name.
     const bool inside = result.starts_with("/ /v /v/");
     mounted += inside ? 1 : 0;
     refused += result.starts_with("(step volumes") ? 1 : 0;

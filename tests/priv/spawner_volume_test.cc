@@ -1,5 +1,5 @@
-// Volumes as the spawner mounts them: what it refuses, what a sandbox can do with them, and what is
-// left on the host.
+// Volumes as the spawner mounts them: what it refuses, what a sandbox can do with them, and what
+// remains on the host.
 
 #include <fcntl.h>
 #include <linux/fuse.h>
@@ -36,7 +36,7 @@ std::string Contents(const std::string& path) {
   return text ? *text : "(" + text.error().message() + ")";
 }
 
-// The code and the text of a refusal.
+// Checks the code and the text of a refusal.
 void ExpectRefused(const Status& status, Code code, const std::string& text) {
   ASSERT_FALSE(status) << "allowed, expected: " << text;
   EXPECT_EQ(CodeName(status.error().code()), CodeName(code)) << status.error().message();
@@ -50,7 +50,8 @@ PRIV_TEST(Volume, NamedOneIsSharedAndKept) {
                     "cd /mnt/v; $B id -u; echo one > a; $B mkdir d; $B touch d/f; "
                     "$B chown 1000:1001 d/f; $B stat -c '%u:%g' . a d/f"),
             "0\n0:0\n0:0\n1000:1001\n");
-  // On disk nobody's that the host knows, whatever the slot's ids were.
+  // The files on disk belong to reserved ids, which no user of the host has, whatever the slot's
+  // ids were.
   const std::string path = lab.PathOf("data");
   EXPECT_EQ(OwnerOf(path + "/a"), Reserved(0));
   EXPECT_EQ(OwnerOf(path + "/d/f"), std::to_string(spawner::kStoreIdBase + 1000) + ":" +
@@ -79,7 +80,7 @@ PRIV_TEST(Volume, NamedOneThatIsMissingOrTaken) {
   EXPECT_TRUE(lab.Remove("data")) << "an absent one can be removed";
 }
 
-// The sandbox's 0 is the owner of the directory; its other ids are nobody's.
+// Id 0 in the sandbox is the owner of the directory. The sandbox's other ids are mapped to nobody.
 PRIV_TEST(Volume, HostPathMapsItsOwner) {
   VolumeLab lab;
   std::ofstream(lab.allowed() + "/given") << "hello\n";
@@ -107,7 +108,7 @@ PRIV_TEST(Volume, WritableDirectoryOfRootIsRefused) {
   EXPECT_EQ(lab.Run({VolumeLab::ReadOnly(VolumeLab::Host(path))},
                     "$B cat /mnt/v/f; echo x > /mnt/v/f || echo refused"),
             "root's\nrefused\n");
-  // Of root's group no file may come into being either: not by default, not by set-group-ID.
+  // No new file may belong to root's group either: not by default, not by set-group-ID.
   ASSERT_EQ(::chown(path.c_str(), kAlice, 0), 0);
   EXPECT_EQ(lab.Run({VolumeLab::Host(path)}, "echo x > /mnt/v/new; echo done"), "done\n");
   EXPECT_EQ(OwnerOf(path + "/new"), "4321:" + std::to_string(spawner::kStoreIdBase));
@@ -132,7 +133,7 @@ PRIV_TEST(Volume, OnlyBeneathTheAllowedDirectory) {
     const std::string built = lab.Run({VolumeLab::Host(path)}, "echo ran");
     EXPECT_NE(built.find("step volumes: host path"), std::string::npos) << path << ": " << built;
   }
-  // Dots never get as far as the file system.
+  // Paths with dots are refused before they reach the file system.
   for (const std::string& path : {top + "/../outside", top + "/./in", top + "//in", top + "/",
                                   top + "/..", std::string("relative"), std::string("/")}) {
     EXPECT_FALSE(lab.Check(VolumeLab::Host(path))) << path;
@@ -155,7 +156,7 @@ PRIV_TEST(Volume, NothingIsAllowedByDefault) {
             std::string::npos);
 }
 
-// An allowed directory that was replaced by a link is not followed.
+// The spawner does not follow a link that has replaced an allowed directory.
 PRIV_TEST(Volume, AllowedDirectoryItselfIsNoLink) {
   VolumeLab lab;
   fs::rename(lab.allowed(), lab.allowed() + ".old");
@@ -163,8 +164,8 @@ PRIV_TEST(Volume, AllowedDirectoryItselfIsNoLink) {
   EXPECT_FALSE(lab.Check(VolumeLab::ReadOnly(VolumeLab::Host(lab.allowed()))));
 }
 
-// Our own files are not given away, also if they come to lie in the allowed directory later; and
-// nothing is made among them on the way to saying so.
+// Our own files cannot be mounted, even if they come to lie in the allowed directory later. The
+// refusal leaves no new directory among them.
 PRIV_TEST(Volume, OurOwnDirectoriesAreNoVolumes) {
   VolumeLab lab;
   const std::string data = lab.spawner().data_dir();
@@ -180,14 +181,14 @@ PRIV_TEST(Volume, OurOwnDirectoriesAreNoVolumes) {
   }
   EXPECT_FALSE(fs::exists(moved + "/new"));
   EXPECT_FALSE(fs::exists(moved + "/store/new"));
-  // Beside them there is room.
+  // A directory beside them can be mounted.
   EXPECT_EQ(lab.Run({VolumeLab::Host(lab.allowed() + "/beside")}, "echo x > /mnt/v/f; echo ran"),
             "ran\n");
   fs::remove(data);
   fs::rename(moved, data);
 }
 
-// Looking makes nothing: a create that is refused afterwards leaves nothing behind.
+// A check creates nothing, so a create that is refused later leaves nothing behind.
 PRIV_TEST(Volume, ACheckMakesNothing) {
   VolumeLab lab;
   ASSERT_TRUE(lab.Make("data"));
@@ -241,7 +242,7 @@ PRIV_TEST(Volume, WhatIsMissingIsMadeForTheSandbox) {
             "0:0:755\n");
   EXPECT_EQ(OwnerOf(lab.allowed() + "/new"), Reserved(0));
   EXPECT_EQ(OwnerOf(lab.allowed() + "/new/dir/f"), Reserved(0));
-  // One file, onto a new file and onto one of the image.
+  // A single file, mounted onto a new file and onto one of the image.
   const std::string file = lab.allowed() + "/file";
   std::ofstream(file) << "given\n";
   ASSERT_EQ(::chown(file.c_str(), kAlice, kAlice), 0);
@@ -272,7 +273,7 @@ PRIV_TEST(Volume, OthersThanFilesAndDirectoriesAreRefused) {
   }
 }
 
-// B5, and the image that has a link of another name there.
+// B5, and an image that has a link of another name there.
 PRIV_TEST(Volume, NoTargetOnProcSysDevOrTheRoot) {
   VolumeLab lab;
   ASSERT_TRUE(lab.Make("data"));
@@ -320,7 +321,7 @@ PRIV_TEST(Volume, LinksOfTheImageLeadIntoItsOwnRoot) {
   fs::create_directories(layer / "a");
   fs::create_symlink("/etc/shadow", layer / "a/file");
   lab.OwnLayer();
-  // The same path in the root of the sandbox does not exist: a dangling link is an error.
+  // The same path does not exist in the sandbox's root. A dangling link is an error.
   for (const char* target : {"/host", "/climb", "/host/new", "/a/file"}) {
     const std::string result = lab.Run({VolumeLab::Named("data", target)}, "echo ran", {2, 1});
     EXPECT_NE(result.find("File exists"), std::string::npos) << target << ": " << result;
@@ -343,7 +344,7 @@ PRIV_TEST(Volume, OneInAnother) {
   EXPECT_EQ(OwnerOf(lab.PathOf("outer") + "/deep/in"), Reserved(0));
 }
 
-// Root of the sandbox with every capability that it is given.
+// The sandbox's root user with every capability that it is given.
 PRIV_TEST(Volume, ReadOnlyIsTrulySo) {
   VolumeLab lab;
   ASSERT_TRUE(lab.Make("data"));
@@ -384,8 +385,8 @@ PRIV_TEST(Volume, NoSetuidNoDevices) {
       "1000\nrefused\n1\n");
 }
 
-// B10, with the propagation that systemd sets up: of what a sandbox mounts the host sees nothing,
-// and what is mounted on the host after the spawner's start is what a volume shows.
+// B10, with the propagation that systemd sets up. The host sees no mount that a sandbox makes. A
+// volume shows mounts that the host makes after the spawner's start.
 PRIV_TEST(Volume, TheHostsMountsStayAsTheyAre) {
   ASSERT_EQ(::unshare(CLONE_NEWNS), 0);
   ASSERT_EQ(::mount(nullptr, "/", nullptr, MS_REC | MS_SHARED, nullptr), 0);
@@ -411,7 +412,8 @@ PRIV_TEST(Volume, TheHostsMountsStayAsTheyAre) {
   ASSERT_EQ(::umount2(disk.c_str(), 0), 0) << "something of ours still holds it";
 }
 
-// A mount beneath the directory that cannot be id-mapped would show the host's ids: refused whole.
+// A mount below the directory that cannot be id-mapped would show the host's ids, so the spawner
+// refuses the whole volume.
 PRIV_TEST(Volume, WhatCannotBeMappedIsRefused) {
   ASSERT_EQ(::unshare(CLONE_NEWNS), 0);
   ASSERT_EQ(::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr), 0);
@@ -424,7 +426,8 @@ PRIV_TEST(Volume, WhatCannotBeMappedIsRefused) {
   ASSERT_EQ(::umount2((lab.allowed() + "/p").c_str(), MNT_DETACH), 0);
 }
 
-// The copy of a tree leaves an unbindable mount out, and a sandbox would see what it hides.
+// The copy of a mount tree leaves out an unbindable mount. The sandbox would see what that mount
+// hides.
 PRIV_TEST(Volume, WhatWouldBeLeftOutIsRefused) {
   ASSERT_EQ(::unshare(CLONE_NEWNS), 0);
   ASSERT_EQ(::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr), 0);
@@ -441,8 +444,8 @@ PRIV_TEST(Volume, WhatWouldBeLeftOutIsRefused) {
   ASSERT_EQ(::umount2(hides.c_str(), MNT_DETACH), 0);
 }
 
-// A file system whose server has said what it is, and answers nothing more. Who waits for it cannot
-// even be killed.
+// A FUSE file system whose server answers the first request and nothing after it. A process that
+// waits for it cannot even be killed.
 class SilentServer {
  public:
   explicit SilentServer(const std::string& place) : place_(place) {
@@ -453,7 +456,7 @@ class SilentServer {
     server_ = std::thread([device = device_.get()] { Serve(device); });
   }
   ~SilentServer() {
-    // Ends whatever waits.
+    // Ends all waiting processes.
     EXPECT_EQ(::umount2(place_.c_str(), MNT_FORCE | MNT_DETACH), 0);
     server_.join();
   }
@@ -506,13 +509,13 @@ PRIV_TEST(Volume, AServerThatAnswersNothingHoldsNobodyUp) {
   for (const Status& answer : answers) {
     ExpectRefused(answer, Code::kUnavailable, lab.allowed() + "', or one mounted beneath it");
   }
-  // Two processes wait there: no further one does.
+  // Two processes wait for it already. No third one does.
   ExpectRefused(lab.Check(VolumeLab::Host(place + "/three")), Code::kUnavailable,
                 "has stopped answering");
   silent.reset();
   EXPECT_TRUE(lab.spawner().loop().RunUntil(
       [&] { return lab.Check(VolumeLab::Host(place + "/four")).has_value(); }));
-  // The slot of the build that was given up serves again.
+  // The slot of the build that was given up can be used again.
   EXPECT_EQ(lab.spawner().Run("echo again", 2), "again\n");
 }
 
@@ -542,7 +545,7 @@ PRIV_TEST(Volume, UseIsCounted) {
   EXPECT_FALSE(count("none"));
 }
 
-// 64 volumes at once, and nothing of them in the spawner afterwards.
+// 64 volumes at once. The spawner keeps no descriptor of them.
 PRIV_TEST(Volume, NoDescriptorIsLeft) {
   VolumeLab lab;
   ASSERT_TRUE(lab.Make("data"));

@@ -1,5 +1,5 @@
-// The records on a file system that has nothing left, and where somebody takes at once whatever
-// becomes free: a tmpfs of the case's own.
+// The records on a full file system, where somebody else at once takes all space that becomes free.
+// Each case has a tmpfs of its own.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -20,7 +20,7 @@
 namespace atl::sandbox {
 namespace {
 
-// The log, the room and some records.
+// Holds the log, the reserved room and some records.
 constexpr char kSize[] = "size=96m";
 
 class FullDisk {
@@ -36,7 +36,7 @@ class FullDisk {
     EXPECT_EQ(::umount2(scratch_.path().c_str(), MNT_DETACH), 0);
   }
   std::string Path() const { return scratch_ / "atoll.db"; }
-  // Every byte.
+  // Fills every byte of the disk.
   void Fill() {
     const std::string block(4096, 'x');
     while (::write(filler_.get(), block.data(), block.size()) > 0) {
@@ -73,7 +73,7 @@ std::map<std::string, Sandbox> Loaded(Store& store) {
   return all;
 }
 
-// How many more are taken.
+// Inserts until the store refuses. Returns the number of inserted records.
 int InsertUntilRefused(Store& store, int from) {
   for (int i = from; i < from + 100'000; ++i) {
     const Status inserted = store.Insert(Numbered(i));
@@ -101,7 +101,7 @@ PRIV_TEST(StoreFull, WhatIsThereCanBeChangedAndRemoved) {
   EXPECT_EQ(volumes->Write({"w", VolumeRecord::State::kMaking, 0, ""}).error().error_number(),
             ENOSPC);
 
-  // Several times the log: it has to find its way into the database.
+  // Several times the size of the log, so the log has to be checkpointed into the database.
   for (int i = 0; i < 20'000; ++i) {
     Sandbox s = Numbered(i % 200);
     s.slot = static_cast<uint32_t>(i);
@@ -129,7 +129,7 @@ PRIV_TEST(StoreFull, WhatIsThereCanBeChangedAndRemoved) {
   EXPECT_TRUE(store.Insert(Numbered(9999)));
 }
 
-// The work of one daemon that is killed, in a process of its own.
+// Runs `work` as a daemon that is killed, in a process of its own.
 void Killed(const std::string& path, void (*work)(Store& store)) {
   const pid_t pid = ::fork();
   if (pid == 0) {
@@ -159,7 +159,7 @@ PRIV_TEST(StoreFull, StartsAgainAndAgain) {
       EXPECT_TRUE(store.Update(second));
     });
     disk.Fill();
-    // A clean end gives nothing back either.
+    // A clean end does not give the room back either.
     auto store = Store::Open(disk.Path());
     ASSERT_TRUE(store) << store.error().message();
     const auto all = Loaded(**store);
@@ -168,7 +168,7 @@ PRIV_TEST(StoreFull, StartsAgainAndAgain) {
   }
 }
 
-// The daemon of the release before can start on it again.
+// The daemon of the previous release can open it again.
 PRIV_TEST(StoreFull, AStoreOfTheLastReleaseStaysAsItIsUntilThereIsRoom) {
   FullDisk disk;
   const auto ask = [&disk](const std::string& sql) {
@@ -201,17 +201,18 @@ PRIV_TEST(StoreFull, AStoreOfTheLastReleaseStaysAsItIsUntilThereIsRoom) {
   EXPECT_TRUE((*store)->Check());
 }
 
-// Somebody else's program must not take away the log that this one writes to.
+// Another process must not remove the log that this one writes to.
 PRIV_TEST(StoreFull, IsItsDaemonsAlone) {
   const priv::ScratchDir scratch;
   const std::string path = scratch / "atoll.db";
   auto store = Store::Open(path);
   ASSERT_TRUE(store);
-  // Opened and closed beside it, as by the thread that moves the log.
+  // Opens and closes the file beside it, as the thread that moves the log does.
   ASSERT_TRUE(VolumeStore::Open(path));
   const pid_t pid = ::fork();
   if (pid == 0) {
-    // Where SQLite locks a database (its file format, section 1.2): is it free for another process?
+    // Tests whether the range in which SQLite locks a database (its file format, section 1.2) is
+    // free for another process.
     struct flock lock {};
     lock.l_type = F_WRLCK;
     lock.l_start = 0x40000002;

@@ -1,4 +1,4 @@
-// TreeCopy without the confinement around it: what each of its passes makes of a tree that changes.
+// TreeCopy without the confinement around it: the result of each pass over a tree that changes.
 #include "images/unpack/tree_copy.h"
 
 #include <fcntl.h>
@@ -27,12 +27,13 @@ class Lab {
   explicit Lab(const ExtractLimits& limits = {})
       : from_(Make("from")), to_(Make("to")), copy(from_.get(), to_.get(), limits) {}
 
-  // It stands in the source.
+  // Runs a command in the source.
   std::string Sh(const std::string& command, const std::string& where = "from") {
     return scratch_.Sh(command, where);
   }
   void ExpectSame() {
-    // All but inode numbers and ctimes; hard links by how many names each file has.
+    // Lists everything but inode numbers and ctimes. Hard links appear as the link count of each
+    // file.
     const std::string tell =
         "find . -printf '%P %y %m %U %G %n %s %T@ %l\\n' | sort; "
         "find . -type f | sort | xargs -d '\\n' -r md5sum";
@@ -52,7 +53,7 @@ class Lab {
   TreeCopy copy;
 };
 
-// Two passes of which the second finds nothing to do: what was there before is settled.
+// Runs passes until one finds nothing to do, so that everything written before is copied.
 void Settle(TreeCopy& copy) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   do {
@@ -75,13 +76,13 @@ PRIV_TEST(TreeCopy, EachPassFollowsTheSource) {
   const char* const changes[] = {
       "mv a z",                                        // a directory with linked files
       "mkdir a && mv z/b a/b && rmdir sticky",         //
-      "rm c/other && echo new >c/other",               // no link any more
-      "rm third && mkdir third && echo in >third/x",   // another kind
+      "rm c/other && echo new >c/other",               // not a link any more
+      "rm third && mkdir third && echo in >third/x",   // another file type
       "rm -r third && ln -s nowhere third",            //
-      "echo more >>z/one",                             // content alone
-      "chmod 600 a/b/two && chown 5 link -h",          // attributes alone
+      "echo more >>z/one",                             // content only
+      "chmod 600 a/b/two && chown 5 link -h",          // attributes only
       "touch -d '2001-02-03' c",                       //
-      "mv c d && mv 'odd name' c && mv d 'odd name'",  // two directories change places
+      "mv c d && mv 'odd name' c && mv d 'odd name'",  // two directories swap places
       "ln 'odd name/big' big && rm 'odd name/big' && ln big a/big",
       "echo same >x1 && echo size >x2 && sync && mv x1 t && mv x2 x1 && mv t x2",
       ": >big",
@@ -111,7 +112,7 @@ PRIV_TEST(TreeCopy, ALastPassCopiesWhatHasChanged) {
   lab.ExpectSame();
 }
 
-// A page that is mapped and dirty is written to without a new ctime.
+// A write to a mapped page that is already dirty does not change the ctime.
 PRIV_TEST(TreeCopy, AMappedPageIsNotForgotten) {
   Lab lab;
   lab.Sh("head -c 8192 /dev/zero >file");
@@ -128,9 +129,9 @@ PRIV_TEST(TreeCopy, AMappedPageIsNotForgotten) {
   }
 }
 
-// Pages that are dirtied behind the write-back of a pass, and written to behind their copy. Many,
-// so that some fault has set its file's time and waits for a processor: with a mark made while they
-// write every second run is red.
+// Pages that are dirtied after the write-back of a pass, and written to after they were copied.
+// There are many, so that some page fault has set its file's time and then waits for a CPU. If the
+// mark were made while they write, every second run would fail.
 PRIV_TEST(TreeCopy, MappedPagesThatAreBusyAreCopiedAgain) {
   constexpr size_t kWriters = 16;
   Lab lab;
@@ -203,7 +204,7 @@ PRIV_TEST(TreeCopy, OfOverlaysOwnOnlyWhatHides) {
   struct stat gone {};
   ASSERT_EQ(::lstat(lab.Path("to/gone").c_str(), &gone), 0);
   EXPECT_TRUE(S_ISCHR(gone.st_mode) && gone.st_rdev == 0);
-  // One that is taken off again.
+  // An attribute that the source removes again.
   ASSERT_EQ(::removexattr(lab.Path("from/file").c_str(), "user.own"), 0);
   ASSERT_TRUE(lab.copy.Pass(true));
   EXPECT_EQ(names("file"), "");

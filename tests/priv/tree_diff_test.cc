@@ -1,5 +1,5 @@
-// TreeDiff without the confinement around it, against what the kernel's overlay shows of the same
-// layers.
+// TreeDiff without the confinement around it, compared with what the kernel's overlay shows of the
+// same layers.
 #include "images/unpack/tree_diff.h"
 
 #include <fcntl.h>
@@ -41,7 +41,7 @@ class Lab {
     EXPECT_EQ(::setxattr((scratch_ / path).c_str(), "user.overlay.opaque", "y", 1, 0), 0) << path;
   }
 
-  // Of stacks of directories, topmost first; `both` lie below each.
+  // Diffs two stacks of directories, topmost first. `both` lie below each stack.
   Result<Lines> Diff(const std::vector<std::string>& now, const std::vector<std::string>& was,
                      const std::vector<std::string>& both, const ExtractLimits& limits = {},
                      bool parents = false) {
@@ -70,7 +70,7 @@ class Lab {
     return lines;
   }
 
-  // The same from two overlays.
+  // Returns the same difference as seen through two overlays.
   Lines Seen(std::vector<std::string> now, std::vector<std::string> was,
              const std::vector<std::string>& both) {
     now.insert(now.end(), both.begin(), both.end());
@@ -97,7 +97,7 @@ class Lab {
 
  private:
   std::map<std::string, std::string> Tree(const std::string& at, std::vector<std::string> layers) {
-    // An overlay of one layer alone is refused.
+    // The kernel refuses an overlay of a single layer.
     Sh("umount " + at + " 2>/dev/null || true; mkdir -p " + at + " empty");
     layers.emplace_back("empty");
     std::string options = "userxattr,lowerdir=";
@@ -105,7 +105,7 @@ class Lab {
     options.pop_back();
     EXPECT_EQ(::mount("overlay", (scratch_ / at).c_str(), "overlay", MS_RDONLY, options.c_str()), 0)
         << options;
-    // Of directories neither size nor times.
+    // Directories are listed without size and times.
     std::istringstream lines(
         Sh("cd " + at +
            " && find . -mindepth 1 -type d -printf '%P\\t%y %m %U %G\\n' && "
@@ -131,7 +131,7 @@ constexpr char kBase[] =
 PRIV_TEST(TreeDiff, SeesWhatTheKernelSees) {
   Lab lab;
   lab.Sh(kBase);
-  // Two generations of one sandbox, and one that has gone another way.
+  // Two generations of one sandbox, and one that has diverged.
   lab.Sh(
       "mkdir -p one/etc two/etc/deep other/srv && echo new >one/etc/added && "
       "echo changed >one/etc/passwd && mkdir -p one/srv && echo 9 >one/srv/z && "
@@ -159,7 +159,7 @@ PRIV_TEST(TreeDiff, SeesWhatTheKernelSees) {
     ASSERT_TRUE(told) << told.error().message();
     EXPECT_EQ(*told, lab.Seen(now, was, base)) << now.size() << " against " << was.size();
   }
-  // What has nothing in common.
+  // Stacks that have no layer in common.
   const auto told = lab.Diff({"one", "base"}, {"other"}, {});
   ASSERT_TRUE(told);
   EXPECT_EQ(*told, lab.Seen({"one", "base"}, {"other"}, {}));
@@ -172,7 +172,7 @@ PRIV_TEST(TreeDiff, WhatWasCopiedUpAndIsTheSameIsNoChange) {
   const auto same = lab.Diff({"up"}, {}, {"base"});
   ASSERT_TRUE(same);
   EXPECT_EQ(*same, Lines{});
-  // One thing of each at a time.
+  // Changes one property at a time.
   const std::pair<const char*, const char*> changes[] = {
       {"chmod 600 up/file", "M file"},
       {"chown 7 up/etc/passwd", "M etc/passwd"},
@@ -194,7 +194,7 @@ PRIV_TEST(TreeDiff, WhatWasCopiedUpAndIsTheSameIsNoChange) {
   lab.Mark("up/srv/a/x");
   expected.insert("M srv/a/x");
   EXPECT_EQ(*lab.Diff({"up"}, {}, {"base"}), expected);
-  // What is each sandbox's own is nobody's change.
+  // Files that are each sandbox's own are not reported as changes.
   lab.Sh("echo x >up/etc/machine-id; echo y >up/etc/hosts");
   EXPECT_EQ(*lab.Diff({"up"}, {}, {"base"}), expected);
 }

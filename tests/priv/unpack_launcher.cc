@@ -26,14 +26,15 @@ namespace {
     _exit(121);
   }
   if (run.no_new_privs && ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) _exit(122);
-  // High first, so that no dup2 below closes one that is still needed.
+  // High numbers first, so that no dup2 below closes a descriptor that is still needed.
   const int input = ::fcntl(run.input, F_DUPFD, 20);
   const int output = ::fcntl(run.output, F_DUPFD, 20);
   const int pipe = ::fcntl(report, F_DUPFD, 20);
   ::dup2(input, wire::kUnpackInputFd);
   ::dup2(output, wire::kUnpackOutputFd);
   ::dup2(pipe, wire::kUnpackReportFd);
-  // 20 and up stay open on purpose: the unpacker has to close what it was not meant to get.
+  // The launcher leaves 20 and up open on purpose: the unpacker has to close what it was not meant
+  // to get.
   std::vector<char*> argv;
   std::string mode = run.mode;
   std::string name = "atoll-unpack";
