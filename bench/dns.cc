@@ -107,7 +107,7 @@ class Flood {
 
 struct Rate {
   double per_second = 0;
-  double per_processor_second = 0;  // per second of the server thread's CPU time
+  double per_processor_second = 0;  // answers per second of the server thread's CPU time
 };
 // Sends questions for cached names over UDP, with kWindow of them in flight.
 template <typename Server>

@@ -17,8 +17,8 @@ Result<pid_t> Spawn(const std::vector<std::string>& argv, int out, int err);
 Status Await(pid_t pid, const std::string& what);
 
 struct RunMicros {
-  int64_t first = 0;  // from its start to its first output
-  int64_t exit = 0;   // from its start until it is reaped
+  int64_t first = 0;  // start to first output
+  int64_t exit = 0;   // start until reaped
 };
 // Runs a program that must print "hi" and succeed. Its standard error goes to `err`.
 Result<RunMicros> RunTimed(const std::vector<std::string>& argv, int err);

@@ -157,8 +157,7 @@ class Run {
   const std::vector<Side>& sides_;
   const Choice& choice_;
   const std::function<void(const std::string&)>& emit_;
-  std::vector<std::string>
-      broken_;  // by side: the error of a preparing phase, after which nothing runs
+  std::vector<std::string> broken_;  // errors of preparing phases, by side; nothing runs after one
   std::vector<std::vector<int>> failures_;
 };
 

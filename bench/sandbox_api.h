@@ -20,8 +20,8 @@ struct Sandbox {
 };
 
 struct CommandMicros {
-  int64_t first = 0;     // from the request to the bytes of its output
-  int64_t complete = 0;  // from the request to the end of the event stream
+  int64_t first = 0;     // request sent → its output has arrived
+  int64_t complete = 0;  // request sent → end of the event stream
 };
 
 class SandboxApi {

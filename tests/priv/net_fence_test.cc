@@ -379,7 +379,7 @@ TEST(NetFence, ALinkThatIsDeletedIsTold) {
   });
 }
 
-// To the kernel, the end of a sandbox looks the same.
+// The end of a sandbox looks the same to the kernel.
 TEST(NetFence, ALinkThatGoesWithItsSandboxIsNot) {
   RunInOwnNetns([] {
     World world;

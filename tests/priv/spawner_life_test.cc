@@ -167,7 +167,7 @@ PRIV_TEST(SpawnerLife, TheNextSpawnerAdopts) {
   auto lives = spawner.Build(1);
   auto ends = spawner.Build(2);
   ASSERT_TRUE(lives && ends);
-  ASSERT_TRUE(spawner.Prepare(3));  // in stock: an orphan after the crash
+  ASSERT_TRUE(spawner.Prepare(3));  // a slot in stock: an orphan after the crash
   spawner.KillProcess();
   // This sandbox ends while no spawner runs.
   const auto process = sys::PidfdOpen(static_cast<pid_t>(ends->built.pid));
