@@ -15,7 +15,7 @@ namespace {
 
 constexpr char kRequestId[] = "X-Request-ID";
 constexpr size_t kMaxRequestId = 128;
-constexpr size_t kMostOfArgument = 256;  // in the log
+constexpr size_t kMostOfArgument = 256;  // limit of an argument in the log
 
 std::string_view Trim(std::string_view text) {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
@@ -23,8 +23,8 @@ std::string_view Trim(std::string_view text) {
   return text;
 }
 
-// Of a KiB at a time: a getrandom(2) for each is a fiftieth of a GET. No secrets: what is drawn
-// ahead stays in memory.
+// Draws 1 KiB of random bytes at a time, because a getrandom(2) for each id takes 2 % of the time
+// of a GET. Ids are no secrets, so unused bytes may stay in memory.
 std::string FreshRequestId() {
   constexpr size_t kSize = 16, kDrawn = 1024;
   thread_local std::string drawn;
@@ -73,7 +73,8 @@ void Call::AllowOrigin() {
   if (origin.empty()) return;
   answering_.headers.push_back({"Access-Control-Allow-Origin", std::string(origin)});
   answering_.headers.push_back({"Access-Control-Allow-Credentials", "true"});
-  // What clients read besides what a browser shows a page anyhow; the cursors are execd's.
+  // Headers that clients read and that browsers hide from pages by default. The cursors are
+  // execd's.
   answering_.headers.push_back({"Access-Control-Expose-Headers",
                                 "OPEN-SANDBOX-ORIGIN, X-Request-ID, EXECD-COMMANDS-TAIL-CURSOR, "
                                 "EXECD-ISOLATED-TAIL-CURSOR"});
@@ -98,7 +99,7 @@ void Call::Log(int status, std::string_view code, std::string_view location) con
   LogLine line(status >= 500 ? LogLevel::kWarning : LogLevel::kInfo, deed_->what);
   line.Add("by", deed_->who).Add("from", request().peer).Add("status", status);
   if (!code.empty()) line.Add("code", code);
-  // "{sandbox_id}" gives "sandbox", as the rest of the log calls it.
+  // Turns "{sandbox_id}" into "sandbox", the name of this field in the rest of the log.
   std::string_view pattern = deed_->what;
   for (const std::string& arg : args) {
     pattern.remove_prefix(std::min(pattern.find('{') + 1, pattern.size()));

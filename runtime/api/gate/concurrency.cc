@@ -22,8 +22,9 @@ void Concurrency::Handle(std::shared_ptr<http::Exchange> exchange) {
                           1});
   }
   ++*in_hand_;
-  // The handler's copies hold this one, which counts down when the last of them goes. The order of
-  // the two matters: the exchange may answer, and start the connection's next request, as it goes.
+  // All copies of the handler's pointer share this deleter, which runs when the last copy is
+  // released. It decrements before it resets, because releasing the exchange may send the answer
+  // and start the connection's next request.
   http::Exchange* const raw = exchange.get();
   handler_(std::shared_ptr<http::Exchange>(
       raw, [exchange = std::move(exchange), in_hand = in_hand_](http::Exchange*) mutable {

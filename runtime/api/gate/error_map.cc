@@ -11,12 +11,13 @@
 namespace atl::api {
 namespace {
 
-// Code strings by what was being done. Upstream's where it has one: clients may match on them.
+// Code strings by operation. They are upstream's where upstream has one, because clients may match
+// on them.
 struct Names {
   const char* invalid;       // kInvalidArgument
   const char* not_found;     // kNotFound
   const char* precondition;  // kFailedPrecondition
-  const char* failed;        // everything that is our fault
+  const char* failed;        // all errors of the daemon
 };
 
 constexpr Names kNames[kDoings] = {
@@ -103,16 +104,17 @@ ApiError Exhausted(const Error& error, Doing doing) {
     case Doing::kReadBody:
     case Doing::kImportImage:
     case Doing::kImportSnapshot:
-      // A call of the kernel: it was not the client's fault.
+      // A system call failed: not the client's fault.
       if (error.error_number() != 0) {
         return {503, "GENERAL::OUT_OF_RESOURCES", error.message(), 5};
       }
-      // A limit of ours on what a client may send.
+      // The request exceeded a size limit.
       return {413, "GENERAL::TOO_LARGE", error.message()};
     case Doing::kCreate:
     case Doing::kFork:
     case Doing::kRollBack:
-      // A client that comes too fast, or a host without room: either way, later may be better.
+      // Either the client sends too many requests, or the host is full. A retry may succeed in both
+      // cases.
       if (error.error_number() == 0) return {429, "SANDBOX::TOO_MANY", error.message(), 1};
       return {503, "SANDBOX::OUT_OF_RESOURCES", error.message(), 5};
     default:
@@ -120,7 +122,7 @@ ApiError Exhausted(const Error& error, Doing doing) {
   }
 }
 
-// Upstream's codes for what it mounts by ossfs.
+// Upstream's codes for ossfs mounts.
 ApiError OfBucket(const Error& error, Doing doing) {
   switch (error.code()) {
     case Code::kPermissionDenied:
@@ -156,7 +158,7 @@ ApiError NoSuchSandbox(const std::string& id) {
 }
 
 ApiError NotRunning(const sandbox::Sandbox& sandbox) {
-  // What has ended can still be read.
+  // The records of an ended sandbox can still be read.
   const bool ended = sandbox::IsOver(sandbox.state);
   return {ended ? 410 : 409, "DOCKER::SANDBOX_NOT_RUNNING",
           "sandbox " + sandbox.id + " is " + std::string(sandbox::StateName(sandbox.state)) + ": " +
@@ -189,7 +191,7 @@ ApiError MapError(const Error& error, Doing doing) {
       return {501, "SANDBOX::API_NOT_SUPPORTED", error.message()};
     case Code::kUnavailable:
       if (doing == Doing::kProxy) return {502, names.failed, error.message()};
-      // What this host lacks it will lack in a second too: 503 would have clients try again.
+      // The host lacks a feature and will lack it later too, so not 503, which makes clients retry.
       if (error.error_number() == ENOSYS || error.error_number() == EOPNOTSUPP) {
         return {500, names.failed, error.message()};
       }
@@ -197,7 +199,7 @@ ApiError MapError(const Error& error, Doing doing) {
     case Code::kDeadlineExceeded:
       return {504, names.failed, error.message()};
     case Code::kPermissionDenied:
-      // An image that the operator does not allow.
+      // The operator does not allow the image.
       if (doing == Doing::kPool || doing == Doing::kTemplate)
         return {403, "IMAGE::NOT_ALLOWED", error.message()};
       [[fallthrough]];
@@ -212,7 +214,7 @@ namespace {
 ApiError MapRefusedBuild(const sandbox::CreateError& error, Doing doing) {
   if (error.snapshot) {
     ApiError mapped = MapError(static_cast<const Error&>(error), Doing::kRestore);
-    // The request is right; what it names is not what it was.
+    // The request is well-formed, but the snapshot that it names has changed.
     if (error.code() == Code::kInvalidArgument) mapped.status = 409;
     return mapped;
   }
@@ -261,7 +263,7 @@ ApiError NamedForCreate(ApiError error) {
     case 500:
       return error;
     case 503:
-      // 429 is the one status of a create by which a client learns when to come again.
+      // 429 is the only status of a create whose Retry-After clients obey.
       error.status = 429;
       return error;
     default:

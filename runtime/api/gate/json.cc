@@ -21,7 +21,7 @@ http::Response NotJson(size_t at, const std::string& why) {
   return problems.ToResponse();
 }
 
-// Digits at `*at`, `count` of them.
+// Reads exactly `count` digits at `*at`.
 bool TakeDigits(std::string_view text, size_t* at, size_t count, int* value) {
   *value = 0;
   for (size_t i = 0; i < count; ++i, ++*at) {
@@ -108,7 +108,8 @@ bool ParseTime(std::string_view text, int64_t* unix_ms) {
   utc.tm_mon = month - 1;
   const tm asked = utc;
   const time_t seconds = timegm(&utc);
-  // timegm carries the 31st of February over; what comes back different was no date.
+  // timegm normalises invalid dates such as 31 February. If the result differs from the input, the
+  // input was no date.
   if (utc.tm_mday != asked.tm_mday || utc.tm_mon != asked.tm_mon || utc.tm_hour != asked.tm_hour ||
       utc.tm_min != asked.tm_min || utc.tm_sec != asked.tm_sec) {
     return false;

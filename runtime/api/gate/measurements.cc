@@ -7,7 +7,7 @@
 
 namespace atl::api {
 
-// One request: counts once, when it is let go of.
+// One request. The destructor counts it.
 class RequestTime {
  public:
   RequestTime(std::shared_ptr<Measurements> measurements, const http::Request& request,
@@ -25,10 +25,11 @@ class RequestTime {
                                     {std::string(method_), std::move(route_), int64_t{status}});
   }
 
-  int status = 500;  // what a request gets that nobody answers
+  int status = 500;  // status of a request that nobody answers
 
  private:
-  // A method is a word of the client's choice.
+  // Returns the method if it is a known one. Clients choose the method freely, so others share one
+  // name.
   static std::string_view MethodName(std::string_view method) {
     static constexpr std::array<std::string_view, 9> kMethods = {
         "CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"};
@@ -80,7 +81,7 @@ class MeasuredExchange final : public http::Exchange {
 
   void Respond(http::Response response) override {
     if (time_) time_->status = response.status;
-    // Before the answer, which may bring the connection's next request.
+    // Count first: the answer may start the connection's next request.
     time_.reset();
     exchange_->Respond(std::move(response));
   }
@@ -95,7 +96,7 @@ class MeasuredExchange final : public http::Exchange {
   void Forward(http::Upstream upstream) override {
     RequestTime* const time = time_.get();
     if (time == nullptr) return exchange_->Forward(std::move(upstream));
-    // What is held outlives the calls of both.
+    // `time` stays valid in both callbacks, because the server releases `held` after them.
     upstream.held = std::make_shared<Held>(std::move(upstream.held), std::move(time_));
     upstream.edit_response = [time, edit = std::move(upstream.edit_response)](
                                  int status, http::Headers* fields) {
@@ -124,8 +125,8 @@ HistogramKind RequestKind() {
           "How long an HTTP request took, by method, route and status",
           {1, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, 30000, 60000},
           {"http_method", "http_route", "http_status_code"},
-          // All routes with the few statuses of each. What anybody can ask for, and what a sandbox
-          // can answer with, is routes of its own.
+          // Room for all routes, each with a few statuses. The share limits routes whose series a
+          // client or a sandbox can multiply.
           1024,
           1,
           64};
@@ -147,12 +148,12 @@ void AddUpstreamFamily(const Histogram& histogram, MetricSet* metrics) {
       metrics->Histogram(kind.name, kind.description, kind.bounds, kind.attributes, "ms");
   for (const auto& [values, series] : histogram.series()) family.Add(series, values);
   if (histogram.overflow().count == 0) return;
-  // OpenTelemetry's name for a series of all that had no place in one of its own.
+  // OpenTelemetry's label for the overflow series.
   family.samples.push_back(
       {.labels = {{"otel.metric.overflow", true}}, .distribution = histogram.overflow()});
 }
 
-// Both ways to a route are one series.
+// Removes the prefix /v1, so that both paths of a route share a series.
 std::string WithoutVersion(const std::string& route) {
   return route.starts_with("/v1/") ? route.substr(3) : route;
 }

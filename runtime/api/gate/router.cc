@@ -25,7 +25,7 @@ bool IsPlaceholder(std::string_view segment) {
   return segment.starts_with('{');
 }
 
-// The decoded placeholders, if `path` fits.
+// Returns the decoded placeholders if `path` matches.
 std::optional<std::vector<std::string>> MatchPath(const std::vector<std::string>& pattern,
                                                   std::string_view path) {
   std::vector<std::string> args;

@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-// A refusal must not become an amplifier.
+// Limits that keep a refusal from amplifying a request.
 constexpr size_t kMaxProblems = 32;
 constexpr size_t kMaxInputShown = 1024;
 
@@ -30,15 +30,15 @@ std::optional<int64_t> ParseDigits(std::string_view text) {
   return value;
 }
 
-// Who sends a request keeps some of it from others, and a refusal ends up in logs. Told by name and
-// at any depth: what is refused for its form may be anything that holds one, misspelt by half.
+// A secret is recognised by its name, at any depth. Refusals end up in logs, and a request that is
+// refused for its form may contain a secret anywhere, even under a misspelt name.
 bool IsSecret(std::string name) {
   std::erase_if(name, [](char c) { return c == '_' || c == '-'; });
   return IsSecretName(name);
 }
 
 void Hide(json* value) {
-  // JSON as text, or NAME=VALUE.
+  // The text may be JSON or NAME=VALUE.
   if (value->is_string()) {
     const auto& text = value->get_ref<const std::string&>();
     if (text.find_first_of("{=:") != std::string::npos && IsSecret(text)) *value = kHidden;
@@ -56,7 +56,7 @@ void Hide(json* value) {
   }
 }
 
-// What was there, as far as a refusal may show it.
+// Returns the refused value as JSON, with secrets hidden.
 std::string Shown(const json* value, const Location& loc) {
   if (value == nullptr) return "null";
   for (const auto& part : loc) {
@@ -201,7 +201,7 @@ bool Field::Integer(int64_t* out) const {
   }
   if (value_->is_number_float()) {
     const double number = value_->get<double>();
-    // 2^53: above it not every whole number is a double.
+    // 2^53: above it a double cannot represent every whole number.
     if (std::floor(number) == number && std::abs(number) <= 9007199254740992.0) {
       *out = static_cast<int64_t>(number);
       return true;

@@ -15,8 +15,8 @@
 namespace atl::api {
 namespace {
 
-// "localhost" or a literal loopback address, and perhaps a port. A name that only begins like an
-// address ("127.evil.example") is a name.
+// Returns true for "localhost" or a literal loopback address, with or without a port. A name that
+// only starts like an address ("127.evil.example") is not loopback.
 bool IsLoopbackAuthority(std::string_view authority) {
   const size_t colon = authority.rfind(':');
   if (colon != std::string_view::npos && !authority.ends_with(']')) {
@@ -29,7 +29,7 @@ bool IsLoopbackAuthority(std::string_view authority) {
          ntohl(address.s_addr) >> IN_CLASSA_NSHIFT == IN_LOOPBACKNET;
 }
 
-// The token of "Authorization: Bearer TOKEN" (RFC 6750); empty if there is none.
+// Returns the token of "Authorization: Bearer TOKEN" (RFC 6750); empty if there is none.
 std::string_view BearerOf(const http::Headers& headers) {
   constexpr std::string_view kScheme = "Bearer ";
   std::string_view value = headers.Get("Authorization");
@@ -82,8 +82,8 @@ bool HoldsKey(const http::Request& request, const std::string& api_key) {
 }
 
 bool SameSecret(std::string_view given, std::string_view expected) {
-  // The length is not the secret; what is compared does not depend on where they differ. volatile:
-  // an optimiser may not turn this into an early exit.
+  // The length is no secret. The work does not depend on where the texts differ. volatile keeps the
+  // optimiser from adding an early exit.
   volatile unsigned difference = given.size() == expected.size() ? 0 : 1;
   for (size_t i = 0; i < expected.size(); ++i) {
     const auto a = static_cast<unsigned char>(i < given.size() ? given[i] : 0);

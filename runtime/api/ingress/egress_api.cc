@@ -17,10 +17,10 @@ namespace atl::api {
 namespace {
 
 constexpr size_t kMaxPolicyBody = 1 << 20;
-constexpr size_t kTokenBytes = 24;  // as many as upstream's has
+constexpr size_t kTokenBytes = 24;  // the size of upstream's token
 constexpr char kEgressMethods[] = "GET, POST, PUT, PATCH, DELETE";
 
-// What is asked for, from the policy of now.
+// The policy that the request asks for, computed from the present one.
 struct Change {
   netpolicy::Policy policy;
   std::string reason;
@@ -50,7 +50,8 @@ Result<Change> ChangeOf(const std::string& method, const std::string& body,
   return change;
 }
 
-// A sandbox that nobody gave a policy reaches what the operator guards from nobody.
+// Returns the sandbox's policy. A sandbox without one may reach everything that the operator does
+// not protect; this is shown as "allow" without rules.
 netpolicy::SharedPolicy PolicyOf(const netpolicy::Network& network,
                                  const sandbox::Sandbox& sandbox) {
   netpolicy::SharedPolicy policy = network.PolicyOf(sandbox.slot);
@@ -63,7 +64,7 @@ void RespondPolicy(const Call& call, const netpolicy::Policy& policy, const std:
       {"status", "ok"}, {"mode", netpolicy::ModeOf(policy)}, {"enforcementMode", "dns+nft"}};
   if (!reason.empty()) body["reason"] = reason;
   std::string text = JsonText(body);
-  // It is JSON already, and may be large.
+  // Appends the policy as text: it is already JSON, and may be large.
   text.pop_back();
   RespondJson(call, 200, text + ",\"policy\":" + netpolicy::PolicyToJson(policy) + "}");
 }
@@ -83,8 +84,7 @@ void ChangePolicy(const Call& call, sandbox::Sandboxes& sandboxes, netpolicy::Ne
 }  // namespace
 
 std::string EgressToken(const IngressConfig& config, const std::string& sandbox_id) {
-  // The first two parts have a fixed size, and what is cut off makes the hash of a longer text
-  // unknowable.
+  // The first parts have a fixed size. The truncated digest prevents length extension.
   const std::string digest = Sha256("atoll egress token\n" + config.egress_secret + "\n" +
                                     sandbox_id + "\n" + config.api_key);
   std::string token = EncodeBase64(std::string_view(digest).substr(0, kTokenBytes));

@@ -28,14 +28,14 @@ bool IsAuthority(std::string_view host) {
          host.find_first_not_of(kAllowed) == std::string_view::npos;
 }
 
-// "{id}-{port}" and, between the same marks, what signs it.
+// Returns "{id}-{port}", followed by `mark` and the signature if there is one.
 std::string RouteName(const std::string& id, int port, const std::string& signature, char mark) {
   std::string name = id + mark + std::to_string(port);
   if (!signature.empty()) name.append(1, mark).append(signature);
   return name;
 }
 
-// "{expiry}{mark}{signature}", or "" for a route without.
+// Returns "{expiry}{mark}{signature}", or "" for an unsigned route.
 Parsed<std::string> SignatureOf(const std::string& id, const EndpointRequest& wanted,
                                 const IngressConfig& ingress, char mark) {
   if (!wanted.expires) return std::string();
@@ -110,7 +110,7 @@ Parsed<http::Response> EndpointResponse(const http::Request& request,
   nlohmann::json body;
   switch (form) {
     case RouteForm::kProxy:
-      // A client that came by /v1 may be let through by that alone.
+      // Keeps /v1: a proxy in front of the daemon may forward only paths below /v1.
       if (request.path().starts_with("/v1/")) base += "/v1";
       body["endpoint"] =
           base + "/sandboxes/" + sandbox.id + "/proxy/" + std::to_string(wanted.port);
@@ -129,7 +129,7 @@ Parsed<http::Response> EndpointResponse(const http::Request& request,
   if (!wanted.expires && !sandbox.secure_token.empty()) {
     headers[kSecureAccessHeader] = TokenFor(ingress.api_key, sandbox.secure_token);
   }
-  // Behind the other ports stand the sandbox's own servers, for which the proxy adds the token.
+  // Servers on other ports need no header: the proxy adds execd's token.
   if (wanted.port == kExecdPort && !sandbox.access_token.empty()) {
     headers[kExecdTokenHeader] = TokenFor(ingress.api_key, sandbox.access_token);
   }
@@ -138,7 +138,7 @@ Parsed<http::Response> EndpointResponse(const http::Request& request,
   }
   if (!headers.empty()) body["headers"] = std::move(headers);
   http::Response response = JsonResponse(200, body);
-  // Clients then ask us, and no port of the sandbox's, about its network policy.
+  // This header makes clients ask the daemon about the network policy, not a port of the sandbox.
   if (!sandbox.spec.template_id.empty()) response.headers.Set("OPEN-SANDBOX-ORIGIN", "template");
   return response;
 }

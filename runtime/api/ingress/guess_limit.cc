@@ -11,9 +11,9 @@
 namespace atl::api {
 namespace {
 
-constexpr size_t kSiteBytes = 6;  // of an IPv6 address
+constexpr size_t kSiteBytes = 6;  // the part of an IPv6 address that identifies a site
 
-// Of "192.0.2.1:80", "[2001:db8::1]:80".
+// Returns the source of a peer such as "192.0.2.1:80" or "[2001:db8::1]:80".
 std::string SourceOf(std::string_view peer) {
   std::string address(peer.substr(0, peer.rfind(':')));
   if (!address.starts_with('[')) return address;
@@ -34,7 +34,7 @@ uint64_t GuessLimit::Hash(std::string_view what, std::string_view a, std::string
   const std::string digest = Sha256(text);
   uint64_t hash;
   std::memcpy(&hash, digest.data(), sizeof hash);
-  return std::max<uint64_t>(hash, 1);  // 0 is an empty place
+  return std::max<uint64_t>(hash, 1);  // 0 marks an empty place
 }
 
 bool GuessLimit::Try(std::string_view sandbox_id, std::string_view peer, std::string_view signature,
@@ -43,7 +43,7 @@ bool GuessLimit::Try(std::string_view sandbox_id, std::string_view peer, std::st
   uint64_t& passed = passed_[tried % passed_.size()];
   if (right && passed == tried) return true;
   Row& row = rows_[Hash("source", sandbox_id, SourceOf(peer)) % rows_.size()];
-  // A clock that was set back must not keep anybody out for longer.
+  // Clamped, so that a clock that was set back does not lock anybody out for longer.
   const int64_t owed = std::clamp<int64_t>(row.paid_until_ms - now_ms, 0, kBurst * kMillisEach);
   if (!right && row.last_wrong == tried) return true;
   if (owed > (kBurst - 1) * kMillisEach) return false;

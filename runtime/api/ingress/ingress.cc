@@ -13,8 +13,8 @@ namespace {
 
 constexpr size_t kIdLength = 36;
 constexpr size_t kMaxExpiryLength = 13;
-// Browsers take all names below it for this host (RFC 6761 section 6.3): an origin for each port,
-// without any configuration.
+// Browsers resolve all names below localhost to this host (RFC 6761 section 6.3), so each port gets
+// an origin without configuration.
 constexpr char kLoopbackDomain[] = "localhost";
 
 bool IsBase36(std::string_view text) {
@@ -28,7 +28,7 @@ bool LooksSigned(std::string_view expires36, std::string_view signature) {
          IsBase36(signature);
 }
 
-// Takes the text up to the first of `ends` off the front.
+// Removes and returns the text before the first of `ends`.
 std::string_view TakeUntil(std::string_view* text, std::string_view ends) {
   const size_t end = std::min(text->find_first_of(ends), text->size());
   const std::string_view taken = text->substr(0, end);
@@ -76,7 +76,7 @@ std::optional<Route> UriForm(std::string_view target) {
   return route;
 }
 
-// "{id}-{port}" or "{id}-{port}-{expiry}-{signature}".
+// Parses "{id}-{port}" or "{id}-{port}-{expiry}-{signature}".
 std::optional<Route> NamedForm(RouteForm form, std::string_view name, std::string_view target) {
   if (name.size() < kIdLength + 2 || name[kIdLength] != '-') return std::nullopt;
   Route route;
@@ -145,7 +145,7 @@ bool IsTokenRoute(const Route& route) {
   const auto port = ParsePort(route.port);
   if (port == kEgressPort) return true;
   if (port != kExecdPort) return false;
-  // Behind execd's /proxy/ stand servers of the sandbox again. It compares decoded paths.
+  // Paths below execd's /proxy/ lead to servers of the sandbox again. execd compares decoded paths.
   constexpr std::string_view kProxy = "/proxy";
   for (const std::string_view rest : {route.rest, route.rest_if_signed}) {
     std::string path;
@@ -163,7 +163,8 @@ Parsed<std::string_view> Admit(const http::Request& request, const Route& route,
                         VerifyRoute(config.keys, route.id, port, route.expires36, route.signature);
   const std::string_view rest = verified ? route.rest_if_signed : route.rest;
   if (sandbox.secure_token.empty()) {
-    // Whoever has the link can leave its signature out; but the link itself ends when it says.
+    // Without secure access a signature is not required, so a client could leave it out. A given
+    // link still ends at its expiry.
     const auto ends = verified ? FromBase36(route.expires36) : std::nullopt;
     if (ends && HasExpired(*ends, unix_ms)) return Unauthorised(kExpired);
     return rest;

@@ -9,28 +9,29 @@
 namespace atl::api {
 namespace {
 
-// Of an answer in which addresses are put for others.
+// Limit of an answer whose addresses are rewritten.
 constexpr size_t kMostTold = 1 << 20;
 
-// What a page can do without an origin of its own. Not allow-same-origin, which is the point, and
-// not allow-top-navigation, with which a page in a frame could lead its surroundings away.
+// The rights of a page without an origin. allow-same-origin is missing on purpose. So is
+// allow-top-navigation, by which a framed page could navigate the page around it.
 constexpr char kPolicy[] =
     "sandbox allow-downloads allow-forms allow-modals allow-pointer-lock allow-popups "
     "allow-popups-to-escape-sandbox allow-scripts";
 
-// They hold for a whole host, whatever the port, or for the site that all names below a domain are:
-// how it is reached (which is not the server's business), and what a browser keeps of it.
+// Headers that affect a whole host, whatever the port, or a whole site (all names below a domain).
+// They change how clients reach the host, or what the browser stores for it; neither is the
+// business of a server in a sandbox.
 constexpr std::string_view kOfTheHost[] = {"Alt-Svc",         "Clear-Site-Data",
                                            "Expect-CT",       "NEL",
                                            "Public-Key-Pins", "Public-Key-Pins-Report-Only",
                                            "Report-To",       "Strict-Transport-Security"};
-// They hold for an origin, and these forms share ours. Cookies would never come back (proxy.cc),
-// but could push those of the host's other servers out.
+// Headers that affect an origin, which these forms share with the daemon. Cookies would never come
+// back (proxy.cc), but they could evict cookies of other servers on the host.
 constexpr std::string_view kOfTheOrigin[] = {
     "Accept-CH", "Critical-CH", "Origin-Agent-Cluster", "Sec-Session-Registration",
     "Secure-Session-Registration", "Service-Worker-Allowed", "Set-Cookie", "Set-Cookie2",
     "Set-Login",
-    // Who answers there is us.
+    // The daemon answers at this address.
     "Server", "Use-As-Dictionary"};
 
 template <size_t n>
@@ -39,7 +40,7 @@ bool IsOneOf(const std::string_view (&names)[n], std::string_view name) {
                      [name](std::string_view one) { return http::EqualNoCase(one, name); });
 }
 
-// Without Domain: for the host that set it alone.
+// Removes Domain, so that only the host that set the cookie gets it back.
 std::string WithoutDomain(std::string_view cookie) {
   std::string kept;
   for (bool first = true; !cookie.empty(); first = false) {
@@ -59,14 +60,14 @@ bool IsSchemeChar(char c) {
          (http::ToLower(c) >= 'a' && http::ToLower(c) <= 'z');
 }
 
-// "https" of "https://…"; "" of a reference without a scheme.
+// Returns "https" for "https://…"; "" for a reference without a scheme.
 std::string_view SchemeOf(std::string_view to) {
   const size_t end =
       static_cast<size_t>(std::find_if_not(to.begin(), to.end(), IsSchemeChar) - to.begin());
   return end < to.size() && to[end] == ':' ? to.substr(0, end) : std::string_view();
 }
 
-// "." and "..", and how else browsers write them.
+// Counts the dots of "." and "..", including the other spellings that browsers accept.
 size_t DotsOf(std::string_view segment) {
   size_t dots = 0;
   while (!segment.empty()) {
@@ -78,7 +79,7 @@ size_t DotsOf(std::string_view segment) {
   return dots <= 2 ? dots : 0;
 }
 
-// Resolved, and never above the root. `path` begins with '/'.
+// Resolves "." and ".." in a path, and never leaves the root. `path` begins with '/'.
 std::string Resolved(std::string_view path) {
   std::vector<std::string_view> segments;
   bool directory = false;
@@ -102,7 +103,7 @@ bool IsBelow(std::string_view path, std::string_view prefix) {
   return path.starts_with(prefix) && (path.size() == prefix.size() || path[prefix.size()] == '/');
 }
 
-// "5" or "5; url=/next".
+// Rewrites a Refresh header: "5" or "5; url=/next".
 std::optional<std::string> Refresh(const ProxiedAnswer& answer, std::string_view value) {
   const size_t digits = std::min(value.find_first_not_of("0123456789."), value.size());
   if (digits == 0) return std::nullopt;
@@ -187,7 +188,7 @@ std::optional<std::string> ProxiedAnswer::ExplainOrigin(const http::Headers& fie
 
 std::optional<std::string> ProxiedAnswer::Redirect(std::string_view to) const {
   to = http::TrimBlanks(to);
-  // Browsers take some of these out before they look.
+  // Browsers drop some of these characters before they parse.
   if (std::any_of(to.begin(), to.end(),
                   [](char c) { return !http::IsValueChar(c) || c == '\t'; })) {
     return std::nullopt;
@@ -195,7 +196,7 @@ std::optional<std::string> ProxiedAnswer::Redirect(std::string_view to) const {
   const size_t path_end = std::min(to.find_first_of("?#"), to.size());
   const std::string_view tail = to.substr(path_end);
   std::string there(to.substr(0, path_end));
-  std::replace(there.begin(), there.end(), '\\', '/');  // as browsers do
+  std::replace(there.begin(), there.end(), '\\', '/');  // browsers do the same
 
   const std::string_view scheme = SchemeOf(there);
   if (!scheme.empty()) {
@@ -204,14 +205,14 @@ std::optional<std::string> ProxiedAnswer::Redirect(std::string_view to) const {
     }
     there.erase(0, scheme.size() + 1);
     if (!there.starts_with("//"))
-      return std::nullopt;  // "http:next" is below the base for browsers
+      return std::nullopt;  // browsers resolve "http:next" against the base
   }
   const bool named = there.starts_with("//");
   if (named) {
     const size_t end = std::min(there.find('/', 2), there.size());
     std::string authority = there.substr(2, end - 2);
     authority.erase(0, authority.rfind('@') + 1);  // npos + 1 is 0
-    if (authority.empty()) return std::nullopt;    // "///host" names a host for browsers
+    if (authority.empty()) return std::nullopt;    // browsers read "///host" as a host
     if (!http::EqualNoCase(authority, inside) && !http::EqualNoCase(authority, host)) {
       return of_execd ? std::nullopt : std::optional<std::string>(to);
     }
@@ -219,7 +220,7 @@ std::optional<std::string> ProxiedAnswer::Redirect(std::string_view to) const {
     if (there.empty()) there = "/";
   }
   if (prefix.empty()) {
-    // The paths are the same on both sides. The scheme is the client's.
+    // The path is the same on both sides. The scheme is the client's.
     return named ? "//" + host + Resolved(there).append(tail) : std::string(to);
   }
   if (there.empty()) return prefix + path + std::string(tail);
@@ -227,7 +228,7 @@ std::optional<std::string> ProxiedAnswer::Redirect(std::string_view to) const {
     return prefix + Resolved(path.substr(0, path.rfind('/') + 1) + there).append(tail);
   }
   const std::string resolved = Resolved(there);
-  // Some servers are told what stands before them.
+  // Some servers are configured with the prefix and already include it.
   return (IsBelow(resolved, prefix) ? std::string() : prefix) + resolved + std::string(tail);
 }
 
@@ -236,7 +237,7 @@ bool ProxiedAnswer::MayTellDebugger() const {
 }
 
 std::string ProxiedAnswer::TellDebugger(std::string body) const {
-  // It ends up within a string of JSON.
+  // The address is inserted into a JSON string.
   const auto plain = [](char c) {
     return std::string_view("\"\\").find(c) == std::string::npos && c > ' ';
   };
@@ -258,7 +259,7 @@ std::string ProxiedAnswer::TellDebugger(std::string body) const {
       edited.append(left.substr(done, at - done)).append(meant);
       done = at + told.size();
     }
-    // No debugger has so many pages: a server that has us write what nobody asked for.
+    // No debugger lists so many pages: the server tries to make the daemon write endlessly.
     if (edited.size() > kMostTold) return body;
   }
   edited.append(left.substr(done));
@@ -279,7 +280,8 @@ void ProxiedAnswer::Confine(int status, http::Headers* answer) const {
   });
   if (has_origin || status < 200) return;
   answer->Add("Content-Security-Policy", kPolicy);
-  // One URL is all of them: a cache must not give one sandbox's answer for another's, or for ours.
+  // All sandboxes share one URL here. A cache must not return the answer of one for another, or for
+  // the daemon's own.
   if (form == RouteForm::kHeader) answer->Add("Vary", kIngressHeader);
 }
 

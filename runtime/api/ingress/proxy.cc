@@ -16,25 +16,26 @@
 namespace atl::api {
 namespace {
 
-// "skip": this access does not move the sandbox's deadline.
+// "skip": this access does not renew the sandbox's deadline.
 constexpr char kAccessRenewHeader[] = "OpenSandbox-Access-Renew";
 
-// What the target of a request to our own port begins with, had it gone to execd.
+// The prefix in execd's path space of the port that the daemon answers itself.
 constexpr std::string_view kEgressPrefix = "/proxy/18080";
 
-// What opens the way in is not the business of who is behind it.
+// Headers that admit a request. They are not forwarded to the server in the sandbox.
 constexpr const char* kNeverPassed[] = {kApiKeyHeader,      kSecureAccessHeader,
                                         kIngressHeader,     sandbox::kExecdInternalHeader,
                                         kEgressTokenHeader, kAccessRenewHeader};
 constexpr const char* kForwarded[] = {"Forwarded",        "X-Forwarded-For",   "X-Forwarded-Host",
                                       "X-Forwarded-Port", "X-Forwarded-Proto", "X-Real-IP"};
-// They belong to an origin, and a browser knows one for all sandboxes of this daemon: what one of
-// them set must not reach another. In the host form each port has an origin of its own.
+// Headers that belong to an origin. In the shared forms a browser sees one origin for all sandboxes
+// of this daemon, so a value set by one sandbox must not reach another. In the host form each port
+// has its own origin.
 constexpr const char* kOfSharedOrigin[] = {"Authorization", "Cookie"};
 
-// True if a segment of the path is "." or "..", however it is written. execd's own paths and the
-// ones that it proxies differ only by their prefix, and the token that we add opens both: nobody
-// may normalise "/proxy/80/../../command" into the other kind.
+// Returns true if a segment of the path is "." or "..", in any spelling. Only their prefix
+// distinguishes execd's own paths from the paths that it proxies, and the token that the daemon
+// adds opens both. So nobody may normalise "/proxy/80/../../command" into execd's own path.
 bool HasDotSegment(std::string_view rest) {
   std::string_view path = rest.substr(0, rest.find('?'));
   while (!path.empty()) {
@@ -52,7 +53,7 @@ bool HasDotSegment(std::string_view rest) {
   return false;
 }
 
-// As execd compares them; empty if it will not have it.
+// Decodes a path as execd does before it compares; empty if execd would refuse it.
 std::string DecodedPath(std::string_view target) {
   std::string decoded;
   return http::PercentDecode(target.substr(0, target.find('?')), &decoded) ? decoded : "";
@@ -63,18 +64,18 @@ bool IsForDaemonOnly(std::string_view rest) {
   return path.starts_with(sandbox::kExecdInternalRoute) || path.starts_with(wire::kSessionRoute);
 }
 
-// Shorter keys are words that an innocent URL may hold.
+// Shorter keys may occur in a URL by chance.
 constexpr size_t kMinKeyToSearchFor = 16;
 
-// True if the URL holds the API key, as it is or escaped: whoever puts it there means the daemon,
-// but the sandbox would read it.
+// Returns true if the URL contains the API key, plain or escaped. Its sender meant the daemon, but
+// the server in the sandbox would read it.
 bool TellsKey(std::string_view rest, const std::string& api_key) {
   if (api_key.size() < kMinKeyToSearchFor) return false;
   if (rest.find(api_key) != std::string_view::npos) return true;
   std::string decoded;
   decoded.reserve(rest.size());
   for (size_t i = 0; i < rest.size(); ++i) {
-    // One by one: a malformed escape elsewhere must not hide it.
+    // Decodes byte by byte, so that a malformed escape elsewhere cannot hide the key.
     std::string byte;
     if (rest[i] == '%' && http::PercentDecode(rest.substr(i, 3), &byte)) {
       decoded.append(byte);
@@ -86,8 +87,8 @@ bool TellsKey(std::string_view rest, const std::string& api_key) {
   return decoded.find(api_key) != std::string::npos;
 }
 
-// What a server in a sandbox believes about who asks. Only what we know of the connection ourselves
-// is told: a client's word would let it be anybody.
+// Sets the headers by which a server identifies its client. Only what the daemon knows of the
+// connection is forwarded; a client could otherwise impersonate anybody.
 void SetForwarded(const http::Request& request, http::Upstream* upstream) {
   upstream->drop_headers.insert(upstream->drop_headers.end(), std::begin(kForwarded),
                                 std::end(kForwarded));
@@ -99,7 +100,7 @@ void SetForwarded(const http::Request& request, http::Upstream* upstream) {
   set("X-Forwarded-For", request.peer.substr(0, request.peer.rfind(':')));
 }
 
-// The same answer as execd's, which clients know.
+// The same answer as execd's, because clients know it.
 http::Response WrongToken() {
   http::Response response;
   response.status = 401;
@@ -109,7 +110,8 @@ http::Response WrongToken() {
   return response;
 }
 
-// A refusal is no use of the sandbox: strangers must not keep it alive or awake by asking.
+// True for an answer that counts as use of the sandbox. Refusals do not count: strangers must not
+// keep a sandbox alive or awake with them.
 bool IsGood(int status) {
   return status == 101 || (status >= 200 && status < 400);
 }
@@ -119,15 +121,15 @@ ApiError Gone(const std::string& id) {
           "sandbox " + id + " not found: it has been deleted or has expired"};
 }
 
-// Whether a browser will show the answer as a page, or in a frame. Browsers send the first field to
-// origins that they trust alone.
+// Returns true if a browser will show the answer as a page, or in a frame. Browsers send
+// Sec-Fetch-Dest only to origins that they trust.
 bool IsNavigation(const http::Request& request) {
   const std::string_view shown = request.headers.Get("Sec-Fetch-Dest");
   return request.method == "GET" && (shown == "document" || shown == "iframe" ||
                                      request.headers.Get("Upgrade-Insecure-Requests") == "1");
 }
 
-// The address in the host form of what the request asks for, where that leads to us.
+// Returns the requested address in the host form, if that form reaches this daemon.
 std::string OwnOrigin(const http::Request& request, const Route& route, const std::string& port,
                       bool is_signed, std::string_view rest, const IngressConfig& ingress) {
   std::string name = std::string(route.id) + "-" + port;
@@ -136,8 +138,8 @@ std::string OwnOrigin(const http::Request& request, const Route& route, const st
   const std::string path = (rest.starts_with('/') ? "" : "/") + std::string(rest);
   const char* scheme = request.tls ? "https://" : "http://";
   if (ingress.told == RouteForm::kHost) return scheme + name + "." + ingress.address + path;
-  // To browsers all names below localhost are this machine, where nobody has a certificate for
-  // them.
+  // Browsers resolve all names below localhost to this machine. Nobody has a certificate for such
+  // names.
   const std::string_view host = request.headers.Get("Host");
   for (const std::string_view here : {"127.0.0.1", "localhost", "[::1]"}) {
     const std::string_view behind = host.substr(std::min(here.size(), host.size()));
@@ -151,7 +153,7 @@ std::string OwnOrigin(const http::Request& request, const Route& route, const st
 
 constexpr char kSignalPath[] = "/entrypoint/signal";
 
-// Into a sandbox that runs.
+// Forwards the request into a running sandbox.
 void ForwardInto(const Call& call, const std::string& id, sandbox::Sandboxes& sandboxes,
                  std::shared_ptr<sandbox::IdleWatch::Request> use, http::Upstream upstream) {
   const bool renews = !http::EqualNoCase(call.request().headers.Get(kAccessRenewHeader), "skip");
@@ -171,8 +173,9 @@ void ForwardInto(const Call& call, const std::string& id, sandbox::Sandboxes& sa
     if (status < 200 && status != 101) return;
     for (const http::Header& header : ours) fields->Set(header.name, header.value);
   };
-  // Not the call itself: the exchange is in hand for as long as somebody holds it.
-  // Ours is what is used up; all else is of the sandbox.
+  // The callbacks copy parts of the call, not the call, because the exchange counts as in flight
+  // while anybody holds it. kResourceExhausted is the daemon's own error; all other errors come
+  // from the sandbox.
   const auto exhausted = [](const Error& error) {
     return error.code() == Code::kResourceExhausted;
   };
@@ -234,14 +237,15 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& ro
   if (*port != kExecdPort) upstream.target = "/proxy/" + port_text;
   if (!sandbox->access_token.empty()) {
     const std::string_view given = request.headers.Get(kExecdTokenHeader);
-    // Whoever holds the API key may ask for the token of any sandbox. Clients that came before
-    // endpoints had headers cannot pass it on, but they can send the key.
+    // The holder of the API key may ask for any sandbox's token, so the key is accepted in its
+    // place. Clients older than the endpoint's headers cannot pass the token on, but can send the
+    // key.
     const bool right =
         *port != kExecdPort || SameSecret(given, TokenFor(rules.api_key, sandbox->access_token)) ||
         (!request.headers.Has(kExecdTokenHeader) && HoldsKey(request, rules.api_key));
-    // execd would say the same, but only once the sandbox was resumed for it.
+    // execd would refuse too, but only after the sandbox had been resumed for the request.
     if (!right) return Refuse(WrongToken());
-    // execd has one token for its life, and clients one for that of the key.
+    // execd keeps one token for its life. The client's token changes with the API key.
     upstream.set_headers.push_back({kExecdTokenHeader, sandbox->access_token});
   }
   if (*port == kExecdPort && IsForDaemonOnly(rest)) {
@@ -259,7 +263,7 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& ro
       upstream.drop_headers.push_back(header.name);
     }
   }
-  // A server in the sandbox checks Host against what it listens on, if it checks it at all.
+  // A server that checks Host compares it with the address that it listens on.
   ProxiedAnswer answer;
   answer.inside = "localhost:" + port_text;
   upstream.set_headers.push_back({"Host", answer.inside});
@@ -286,7 +290,7 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& ro
       return shared->TellDebugger(std::move(body));
     };
   } else if (shared->MayNeedOrigin()) {
-    // Of what is compressed nothing could be read.
+    // A compressed body could not be read here.
     upstream.set_headers.push_back({"Accept-Encoding", "identity"});
     upstream.edit_body = [shared](std::string body, int* status, http::Headers* fields) {
       auto explained = shared->ExplainOrigin(*fields, body);
@@ -298,7 +302,7 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& ro
       return *std::move(explained);
     };
   }
-  // What was made of the request's own fields, Host and request id, can hold it as well.
+  // Headers derived from the request (Host, request id) may contain the key too.
   std::erase_if(upstream.set_headers, [&rules](const http::Header& header) {
     return !rules.api_key.empty() && header.value.find(rules.api_key) != std::string::npos;
   });

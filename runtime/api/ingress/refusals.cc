@@ -29,7 +29,7 @@ void Refusals::Add(Reason reason, const http::Request& request, std::string_view
   if (sandbox.empty()) {
     line.Add("method", request.method).Add("path", request.path().substr(0, kMostOfPath));
   } else {
-    // The path may hold a signature.
+    // The path is not logged, because it may contain a signature.
     line.Add("sandbox", sandbox);
   }
   if (unlogged_ != 0) line.Add("unlogged", std::exchange(unlogged_, 0));

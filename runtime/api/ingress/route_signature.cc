@@ -10,7 +10,7 @@ namespace atl::api {
 namespace {
 
 constexpr std::string_view kDigits = "0123456789abcdefghijklmnopqrstuvwxyz";
-constexpr size_t kMaxBase36 = 13;  // of 2^64 - 1
+constexpr size_t kMaxBase36 = 13;  // the digits of 2^64 - 1
 
 void AppendSized(std::string_view bytes, std::string* out) {
   const auto size = static_cast<uint32_t>(bytes.size());
@@ -63,7 +63,7 @@ std::string SignRoute(const RouteKey& key, SignatureForm form, std::string_view 
   for (size_t i = 0; i < sizeof number; ++i) {
     number = number << 8 | static_cast<unsigned char>(digest[i]);
   }
-  // The last digits of all: the first of a number are not evenly spread.
+  // Uses the last digits, because the first digits of a number are not evenly distributed.
   const std::string digits = std::string(kMaxBase36, '0') + ToBase36(number);
   return digits.substr(digits.size() - (kLongSignature - 1)) + key.id;
 }

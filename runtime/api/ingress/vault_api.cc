@@ -17,14 +17,15 @@ using sandbox::Changes;
 constexpr char kVaultMethods[] = "GET, POST, PATCH, DELETE";
 constexpr char kNone[] = "this sandbox has no credential vault: POST /credential-vault";
 
-// Once the vault is in force.
+// Answers once the vault is in force.
 void RespondWhenSet(const Call& call, Changes& changes, const std::string& id, int status,
                     vault::Vault vault) {
   std::string answer = vault::VaultMetadata(vault);
   changes.SetVault(call.caller(), id, std::move(vault),
                    [call, status, answer = std::move(answer)](const Status& set) {
                      if (set) return RespondJson(call, status, answer);
-                     // Its helper does not run: upstream's word for that.
+                     // 412 is upstream's status if the proxy that inserts credentials is not
+                     // running.
                      if (set.error().code() == Code::kUnavailable) {
                        return RespondText(call, 412,
                                           call.answering().Tellable(set.error().message()));
@@ -54,7 +55,7 @@ void ChangeVault(const Call& call, Changes& changes, const std::string& id,
   if (*found == nullptr) return RespondText(call, 404, kNone);
   auto vault = vault::Patch(**found, body);
   if (!vault) {
-    // Of the vault, where it is the sandbox everywhere else.
+    // kFailedPrecondition is about the vault here, and about the sandbox everywhere else.
     const bool other = vault.error().code() == Code::kFailedPrecondition;
     return other ? RespondText(call, 409, vault.error().message())
                  : RespondError(call, vault.error());
@@ -62,7 +63,7 @@ void ChangeVault(const Call& call, Changes& changes, const std::string& id,
   RespondWhenSet(call, changes, id, 200, std::move(*vault));
 }
 
-// What a GET of `rest` shows; nothing: there is no such thing.
+// Returns the answer to a GET of `rest`; nothing if it does not exist.
 std::optional<std::string> Shown(const vault::Vault& vault, std::string_view rest) {
   if (rest.empty()) return vault::VaultMetadata(vault);
   if (rest == "/credentials") return vault::CredentialListMetadata(vault);
@@ -101,7 +102,8 @@ void Remove(const Call& call, Changes& changes, const std::string& id) {
 
 void ServeVault(const Call& call, Changes& changes, const std::string& id, std::string_view rest) {
   const std::string& method = call.request().method;
-  // Upstream's own proxy asks it for the values, on a socket inside of its sidecar.
+  // Upstream's proxy fetches the values here, on a socket within its sidecar. Atoll returns them to
+  // nobody.
   if (rest == "/_active") return RespondText(call, 403, "the values are shown to nobody");
   if (!rest.empty()) {
     if (method != "GET") return RespondAllowed(call, "GET");

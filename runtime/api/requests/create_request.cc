@@ -23,19 +23,19 @@ namespace atl::api {
 namespace {
 
 constexpr int64_t kMinTimeoutSeconds = 60;
-// Ours, beside upstream's keys of `extensions`: "none" is a sandbox without a program of its own.
+// A key of `extensions` that upstream does not have: "none" makes a sandbox without an entrypoint.
 constexpr char kEntrypoint[] = "entrypoint";
-// The root file system of the sandbox cannot be written to.
+// Makes the sandbox's root file system read-only.
 constexpr char kReadonlyRoot[] = "readOnlyRootFilesystem";
 
 bool Blank(const std::string& text) {
   return text.find_first_not_of(" \t\r\n") == std::string::npos;
 }
 
-// What is only looked at for whether it is there.
+// Members that are only checked for presence.
 struct Extras {
   std::string snapshot;
-  std::optional<std::string> network_policy;  // as JSON
+  std::optional<std::string> network_policy;  // JSON text
   std::vector<VolumeRequest> volumes;
   std::map<std::string, std::string> extensions;
 };
@@ -46,7 +46,8 @@ void ReadImage(const Field& body, sandbox::Wanted* wanted) {
   const Field uri = image.At("uri");
   if (!uri.present()) uri.Missing();
   uri.String(&wanted->spec.image);
-  // For a registry, which an image that is here does not need; its form counts all the same.
+  // Credentials for a registry. Images are local, so they are not used, but their form is still
+  // checked.
   const Field auth = image.At("auth");
   if (auth.IsObject()) {
     const auto read = [&auth](const char* name, std::string* out) {
@@ -93,19 +94,19 @@ void ReadTimeout(const Field& body, sandbox::Wanted* wanted) {
 }
 
 void ReadEnv(const Field& env, sandbox::Wanted* wanted) {
-  // Upstream's execd finds its hooks there; here they come with the claim, and a client that writes
-  // them itself must not believe that they run.
+  // Upstream's execd reads its hooks from this variable; here they come with the claim. A client
+  // that sets the variable must not believe that its hooks run.
   env.StringMap(true, &wanted->spec.env);
   if (wanted->spec.env.contains(kLifecycleVariable)) {
     env.BreaksRule(std::string(kLifecycleVariable) + " is reserved for the server.");
   }
 }
 
-// What a template says, so that a request for one must not.
+// Members that the template defines. A create from a template must not set them.
 constexpr const char* kOfTheTemplate[] = {
     "image",   "snapshotId", "entrypoint",      "env",      "resourceLimits", "resourceRequests",
     "volumes", "platform",   "credentialProxy", "lifecycle"};
-// Extensions that belong to the build of a sandbox, which has been.
+// Extensions that take effect when a sandbox is built; a template's sandbox is already built.
 constexpr const char* kOfTheBuild[] = {sandbox::kPoolRef, kEntrypoint,        kReadonlyRoot,
                                        "network",         "network.hostname", "network.bandwidth"};
 
@@ -121,7 +122,7 @@ void CheckTemplate(const Field& body, const sandbox::Wanted& wanted, const Extra
                              " cannot be set together with templateId.");
     }
   }
-  // Clients say of every create that it is false.
+  // SDKs send `secureAccess: false` with every create, so false is allowed.
   if (wanted.secure_access) {
     body.BreaksRule("secureAccess cannot be set together with templateId.");
   }
@@ -139,7 +140,7 @@ Extras ReadExtras(const Field& body) {
   return extras;
 }
 
-// Rules about the body as a whole; upstream answers 422 for them too.
+// Rules about the body as a whole. Upstream answers 422 for them too.
 void CheckModel(const Field& body, const sandbox::Wanted& wanted, const Extras& extras) {
   const bool pool = extras.extensions.contains(sandbox::kPoolRef);
   const bool image = !Blank(wanted.spec.image);
@@ -175,7 +176,8 @@ constexpr char kRenewOnAccess[] = "access.renew.extend.seconds";
 constexpr int64_t kMinRenewSeconds = 300;
 constexpr int64_t kMaxRenewSeconds = 86400;
 
-// "" if it is not said or true or false, else what is wrong.
+// Reads an extension that is "true" or "false". Returns "" if it is valid or absent, else what is
+// wrong.
 std::string ReadSwitch(const std::map<std::string, std::string>& extensions, const char* name,
                        bool* on) {
   const auto found = extensions.find(name);
@@ -273,7 +275,7 @@ std::string ReadExtensions(const std::map<std::string, std::string>& extensions,
   return {};
 }
 
-// "8M": bits a second, with an optional unit of thousands.
+// Parses bits per second with an optional decimal unit: "8M".
 std::optional<uint64_t> ParseBits(std::string_view text) {
   uint64_t bits = 0;
   const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), bits);
@@ -286,8 +288,8 @@ std::optional<uint64_t> ParseBits(std::string_view text) {
   return std::nullopt;
 }
 
-// What it may reach: the policy, and ours beside upstream's keys. "" if that is fine, else what is
-// wrong.
+// Reads what the sandbox may reach: upstream's policy and Atoll's own extensions. Returns "" if
+// that is valid, else what is wrong.
 std::string ReadNetwork(const Extras& extras, sandbox::Wanted* wanted) {
   if (extras.network_policy) {
     auto policy = netpolicy::ParsePolicy(*extras.network_policy);
@@ -311,10 +313,11 @@ std::string ReadNetwork(const Extras& extras, sandbox::Wanted* wanted) {
   return {};
 }
 
-// Upstream's settings of the process that filters beside the sandbox; here that is the server's,
-// and what a client sends for it has no effect. One that has mistyped one is told so, as there.
+// Settings of upstream's egress filter, which runs beside the sandbox. Here the server owns these
+// settings, so values from a client have no effect. A misspelt setting is still refused, as in
+// upstream.
 constexpr std::string_view kEgressVariable = "OPENSANDBOX_EGRESS_";
-// Programs in the sandbox are to know that one.
+// Stays in the environment, because programs in the sandbox read it.
 constexpr std::string_view kTransparent = "MITMPROXY_TRANSPARENT";
 constexpr std::string_view kEgressSettings[] = {kTransparent,
                                                 "LOG_LEVEL",
@@ -328,7 +331,8 @@ constexpr std::string_view kEgressSettings[] = {kTransparent,
                                                 "CREDENTIAL_VAULT_TRUSTED_PROXY_CIDRS",
                                                 "POLICY_FILE"};
 
-// Takes them out of the sandbox's environment. "" if that is fine, else what is wrong.
+// Removes the settings from the sandbox's environment. Returns "" if they are valid, else what is
+// wrong.
 std::string TakeEgressSettings(const Extras& extras, std::map<std::string, std::string>* env) {
   std::string wrong;
   std::erase_if(*env, [&](const auto& entry) {
@@ -421,7 +425,8 @@ Parsed<int64_t> ParseRenewRequest(const std::string& text) {
   if (!expires.present()) {
     expires.Missing();
   } else if (expires.value().is_number()) {
-    // Upstream takes epoch seconds, and milliseconds if they are beyond any sensible second.
+    // Accepts epoch seconds as upstream does, and milliseconds if the number is too large for
+    // seconds.
     const double number = expires.value().get<double>();
     const double ms = std::abs(number) > 2e10 ? number : number * 1000;
     if (std::abs(ms) > 253402300799000.0) {

@@ -20,7 +20,7 @@ constexpr size_t kMaxHookName = 64;
 constexpr size_t kMostSchedule = 256;
 constexpr size_t kMaxPeriodic = wire::kMaxHooks - 1;
 
-// False, after a complaint, if it has others.
+// Returns false, and adds a problem, if the object has other members.
 bool HasOnly(const Field& object, std::initializer_list<std::string_view> known) {
   bool only = true;
   for (const auto& [name, value] : object.value().items()) {

@@ -15,7 +15,7 @@ bool Alnum(char c) {
   return LowerAlnum(c) || (c >= 'A' && c <= 'Z');
 }
 
-// 1 to 63 characters of [A-Za-z0-9._-], alphanumeric at both ends.
+// Returns true for 1 to 63 characters of [A-Za-z0-9._-], alphanumeric at both ends.
 bool IsName(std::string_view text) {
   if (text.empty() || text.size() > 63 || !Alnum(text.front()) || !Alnum(text.back())) return false;
   for (char c : text) {

@@ -18,7 +18,7 @@ std::string Lower(std::string text) {
   return text;
 }
 
-// A query string within the query: "k=v&k2=v2".
+// Checks a query string nested in the query: "k=v&k2=v2".
 bool EveryPieceHasEquals(std::string_view text) {
   while (true) {
     const size_t end = text.find('&');

@@ -16,7 +16,7 @@ bool SplitShellWords(std::string_view line, std::vector<std::string>* words) {
       }
     } else if (c == '\\') {
       if (++i == line.size()) return false;
-      // Within double quotes a backslash is only special before these (POSIX XCU 2.2.3).
+      // A backslash within double quotes is special only before these (POSIX XCU 2.2.3).
       if (quote == '"' && line[i] != '"' && line[i] != '\\' && line[i] != '$' && line[i] != '`') {
         word.push_back('\\');
       }

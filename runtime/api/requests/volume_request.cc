@@ -20,7 +20,7 @@ constexpr size_t kMaxVolumeName = 63;
 constexpr size_t kMaxClaimName = 253;
 constexpr size_t kMinBucket = 3;
 constexpr size_t kMaxBucket = 63;
-// As of a sandbox's own disk.
+// The same limits as for a sandbox's own disk.
 constexpr uint64_t kMinStorage = 1 << 20;
 constexpr uint64_t kMaxStorage = 64ULL << 40;
 
@@ -46,7 +46,7 @@ bool InLength(const Field& field, const std::string& text, size_t min, size_t ma
   return true;
 }
 
-// A member that must be there.
+// Reads a required string.
 bool Required(const Field& field, std::string* out) {
   if (!field.present()) {
     field.Missing();
@@ -76,10 +76,9 @@ void ReadHost(const Field& host, VolumeRequest* out) {
   }
 }
 
-// Of "10Gi", "1.5Ti", "1024" the bytes; nothing if it has another form. What is beyond all disks
-// counts as that.
+// Parses "10Gi", "1.5Ti" or "1024" to bytes. Nothing: another form, or a size beyond any disk.
 std::optional<uint64_t> StorageSize(std::string_view text) {
-  // from_chars reads "inf" and "nan" too, and a sign.
+  // from_chars would also accept "inf", "nan" and a sign.
   if (text.empty() || text[0] < '0' || text[0] > '9') return std::nullopt;
   double number = 0;
   const char* const end = text.data() + text.size();
@@ -107,8 +106,8 @@ void ReadClaim(const Field& claim, VolumeRequest* out) {
   claim.At("createIfNotExists").Bool(&out->create_if_missing);
   claim.At("deleteOnSandboxTermination").Bool(&out->delete_with_sandbox);
   ReadStorage(claim.At("storage"), &out->storage);
-  // For a cluster's storage: their form counts, their meaning is none of ours, as upstream's on one
-  // host.
+  // These members configure a cluster's storage. Their form is checked, and their values are
+  // ignored, as upstream does on one host.
   std::string ignored;
   claim.At("storageClass").String(&ignored);
   std::vector<std::string> modes;
@@ -121,7 +120,7 @@ void ReadOssfs(const Field& ossfs, VolumeRequest* out) {
   if (Required(bucket, &out->source)) InLength(bucket, out->source, kMinBucket, kMaxBucket);
   const Field endpoint = ossfs.At("endpoint");
   if (Required(endpoint, &out->endpoint)) InLength(endpoint, out->endpoint, 1, SIZE_MAX);
-  // Upstream wants both; without either the operator's are meant.
+  // Upstream requires both keys. Here both may be absent, which means the operator's credentials.
   const Field key = ossfs.At("accessKeyId"), secret = ossfs.At("accessKeySecret");
   for (const auto& [field, other, text] :
        {std::tuple{&key, &secret, &out->key}, std::tuple{&secret, &key, &out->secret}}) {
@@ -167,7 +166,7 @@ ApiError Wrong(const char* code, const VolumeRequest& request, const std::string
   return {400, code, "volume '" + request.name + "': " + why};
 }
 
-// "/a/b" of what a client may write as "//a/./b/".
+// Normalises a path: "//a/./b/" gives "/a/b".
 std::string Normal(const std::string& path) {
   std::string normal;
   for (size_t begin = 0; begin <= path.size();) {
@@ -179,7 +178,7 @@ std::string Normal(const std::string& path) {
   return normal;
 }
 
-// Empty: the default.
+// Parses and checks a volume's size limit. Empty text keeps the default.
 std::optional<ApiError> CheckStorage(const std::string& name, const std::string& text,
                                      uint64_t* bytes) {
   if (text.empty()) return std::nullopt;
@@ -230,8 +229,8 @@ std::optional<ApiError> CheckHostPath(const VolumeRequest& request) {
                    "and a slash at the end");
 }
 
-// "@NAME" in the place of a key: the operator's credentials for that store. For clients that have
-// to send one; accessKeySecret is not looked at then.
+// "@NAME" instead of a key names the operator's credentials for that store, for clients that must
+// send a key. accessKeySecret is then ignored.
 constexpr char kReference = '@';
 
 std::optional<ApiError> CheckCredentials(const VolumeRequest& request,
@@ -266,7 +265,7 @@ std::optional<ApiError> CheckBucket(const VolumeRequest& request, sandbox::Volum
   for (const std::string& option : request.options) {
     if (option == "ro") {
       mount->volume.read_only = true;
-    } else if (option != "allow_other") {  // which is always so
+    } else if (option != "allow_other") {  // allow_other is always set
       return Wrong("VOLUME::INVALID_OSSFS_OPTION", request,
                    "option '" + option.substr(0, 64) +
                        "' is not offered; ro and allow_other are, everything else is set here");
@@ -284,7 +283,7 @@ std::vector<VolumeRequest> ReadVolumes(const Field& list) {
     list.Complain("list_type", "Input should be a valid list");
     return requests;
   }
-  // The limit of CheckVolumes is for what is well formed; here it bounds the work.
+  // Bounds the work. CheckVolumes reports the limit to clients whose list is well-formed.
   const size_t count = std::min(list.value().size(), wire::kMaxVolumes + 1);
   for (size_t i = 0; i < count; ++i) {
     const Field item = list.Element(i);

@@ -18,7 +18,8 @@ namespace {
 
 constexpr size_t kMaxClientEvent = 64 << 10;
 
-// Framework-shaped answers, as upstream gives them, and beside that the {code, message} of ours.
+// Refusals in the shape of upstream's web framework, and beside that the {code, message} of all
+// other refusals.
 http::Response RouteRefusal(int status, const char* code, const std::string& message,
                             const char* detail) {
   return JsonResponse(status, {{"detail", detail}, {"code", code}, {"message", message}});
@@ -51,13 +52,14 @@ void Api::SetApiKey(const std::string& api_key) {
 void Api::Handle(std::shared_ptr<http::Exchange> exchange) {
   Call call(std::move(exchange), config_.private_directories);
   const auto route = FindRoute(call.request(), config_.ingress);
-  // Without a key no page has any business here. What a server in a sandbox allows is its own.
+  // Pages may call only if the daemon has a key. A server in a sandbox decides itself which pages
+  // may call it.
   if (!config_.api_key.empty() && (!route || IsTokenRoute(*route))) {
     call.AllowOrigin();
     if (IsPreflight(call.request())) return call.Respond(PreflightResponse(call.request()));
   }
   if (route) {
-    // No key admits it, but what the sandbox itself asks for.
+    // The request needs no key, only the credentials of the sandbox itself.
     call.SetCaller(sandbox::Caller::Operator());
     return Proxy(call, *route, parts_.sandboxes, parts_.network,
                  {.ingress = config_.ingress,
@@ -160,8 +162,8 @@ void Api::AddOperatorRoutes() {
   router_.Add(
       "GET", "/health",
       [this](const Call& call) {
-        // 200 all the same: sandboxes that run are still served, and a load balancer that took this
-        // host out would cut their clients off.
+        // Answers 200 in spite of troubles: running sandboxes are still served, and a load balancer
+        // that removed this host would disconnect their clients.
         if (parts_.health.troubles().empty()) {
           return call.Respond(JsonResponse(200, {{"status", "healthy"}}));
         }

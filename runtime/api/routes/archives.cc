@@ -1,4 +1,4 @@
-// Image archives as clients send and get them: of images, and of snapshots.
+// Uploads and downloads of archives, of images and of snapshots.
 #include <sys/statvfs.h>
 
 #include <cerrno>
@@ -17,7 +17,7 @@ std::string Mebibytes(uint64_t bytes) {
   return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB";
 }
 
-// That `archive`, of `size` bytes as far as that is known, has no room where it is saved.
+// Returns the error for an archive that does not fit on the disk. `size` is 0 if unknown.
 Error NoRoom(uint64_t size, uint64_t free) {
   return Error(Code::kResourceExhausted,
                "no room for the archive on the file system of <data_dir>/state: " +
@@ -32,7 +32,7 @@ uint64_t FreeBytes(int archive) {
   return ::fstatvfs(archive, &info) == 0 ? uint64_t{info.f_bavail} * info.f_frsize : 0;
 }
 
-// What the client says that it is about to send; 0: nothing.
+// Returns the Content-Length; 0 if there is none.
 uint64_t AnnouncedSize(const http::Request& request) {
   const std::string_view text = request.headers.Get("Content-Length");
   uint64_t size = 0;
@@ -40,7 +40,7 @@ uint64_t AnnouncedSize(const http::Request& request) {
   return size;
 }
 
-// Passes an archive on as fast as the client takes it.
+// Sends an archive as fast as the client reads it.
 class Sending : public std::enable_shared_from_this<Sending> {
  public:
   Sending(std::shared_ptr<images::StoredArchive> archive,
@@ -48,7 +48,7 @@ class Sending : public std::enable_shared_from_this<Sending> {
       : archive_(std::move(archive)), stream_(std::move(stream)) {}
 
   void Start() {
-    // The stream holds us until it ends.
+    // The stream keeps this object alive until it ends.
     stream_->OnEvents([self = shared_from_this()] { self->Step(); }, [] {});
     Step();
   }
@@ -64,7 +64,7 @@ class Sending : public std::enable_shared_from_this<Sending> {
   }
   void Send(Result<std::string> part) {
     if (!part) {
-      // Without its end the client notices.
+      // The stream is not finished, so the client notices that the archive is incomplete.
       LogLine(LogLevel::kError, "an export is cut off").Add(part.error());
       stream_->OnEvents([] {}, [] {});
     } else if (part->empty()) {
@@ -103,7 +103,7 @@ void Api::SaveArchive(const Call& call, const std::shared_ptr<UniqueFd>& archive
       archive->get(), config_.max_image_bytes,
       [call, archive, doing, then = std::move(then)](const Result<uint64_t>& saved) {
         if (saved) return then({});
-        // Somebody else has taken what was free.
+        // Another writer may have used the free space meanwhile.
         const Error error = IsDiskFull(saved.error())
                                 ? NoRoom(AnnouncedSize(call.request()), FreeBytes(archive->get()))
                                 : saved.error();
@@ -125,7 +125,7 @@ void Api::SendArchive(const Call& call, const images::Image& image, const std::s
         http::Response head;
         head.status = 200;
         head.headers.Set("Content-Type", "application/x-tar");
-        // The stream is chunked: this is for who shows how far it has come.
+        // The stream is chunked and has no length; clients use this header to show progress.
         head.headers.Set("X-Archive-Size", std::to_string((*archive)->size()));
         std::make_shared<Sending>(std::move(*archive), call.Stream(std::move(head)))->Start();
       });

@@ -22,7 +22,7 @@ constexpr int64_t kMaxTail = 10000;
 constexpr int64_t kMaxEvents = 500;
 constexpr size_t kLabelWidth = 12;
 
-// One line of valid UTF-8, whatever is in `text`.
+// Returns one line of valid UTF-8 for any `text`.
 std::string OneLine(std::string_view text) {
   std::string line;
   sandbox::AppendUtf8(text, &line);
@@ -52,12 +52,13 @@ bool IsOfLimits(const sandbox::HistoryEvent& event) {
   return event.kind == sandbox::kOutOfMemory || event.kind == sandbox::kPidsLimit;
 }
 
-// What the host saw, and nobody asked for.
+// Returns true for events that the host observed and that no client asked for.
 bool IsOfRuntime(const sandbox::HistoryEvent& event) {
   return IsEnd(event) || IsOfLimits(event);
 }
 
-// The creation is in the record; the rest in the history, unless it could not be written.
+// Returns the creation, from the sandbox's record, and the events of the history. If the history
+// could not be written, the record's last transition replaces it.
 std::vector<sandbox::HistoryEvent> AllEvents(const DiagnosticsSubject& subject) {
   const sandbox::Sandbox& s = subject.sandbox;
   std::vector<sandbox::HistoryEvent> events = {
@@ -88,7 +89,7 @@ std::string Variables(const std::map<std::string, std::string>& variables) {
   return text.empty() ? "  (none)\n" : text;
 }
 
-// Written as a request would.
+// Renders limits in the units of a request.
 std::string LimitsText(const cgroup::Limits& limits) {
   std::string text;
   for (const cgroup::LimitField& field : cgroup::kLimitFields) {
@@ -100,7 +101,7 @@ std::string LimitsText(const cgroup::Limits& limits) {
   return text.empty() ? "  (no limits)\n" : text;
 }
 
-// As a request would ask for it.
+// Renders a volume in the form of a request.
 nlohmann::json VolumeJson(const wire::Volume& volume) {
   nlohmann::json out = {{"mountPath", volume.target}, {"readOnly", volume.read_only}};
   if (volume.kind == wire::Volume::Kind::kNamed) {

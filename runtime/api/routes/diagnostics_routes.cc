@@ -1,6 +1,6 @@
 // GET /sandboxes/{id}/diagnostics/{logs,events,inspect,summary}. With `scope`, logs and events are
 // the stable API (a JSON descriptor with the text inside); without, the older plain texts.
-// GET /events?after=N: those of all sandboxes, and of such as are gone.
+// GET /events?after=N returns the events of all sandboxes, deleted ones included.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -90,7 +90,7 @@ void Api::GetLogs(const Call& call) {
   auto asked = ParseDiagnosticsQuery(call.request().query(), kEvents);
   if (!asked) return call.Respond(std::move(asked).error());
   const sandbox::Sandbox* found = parts_.sandboxes.registry.Find(call.caller(), id);
-  // The log may be kept for longer than its sandbox.
+  // The log may outlive its sandbox.
   if (found == nullptr && !parts_.logs.kept(id)) return call.Respond(NoSuchSandbox(id));
   if (asked->scope && *asked->scope != "container" && *asked->scope != "all") {
     return call.Respond(NoSuchScope(*asked->scope, "container or all"));
@@ -140,7 +140,7 @@ void Api::GetAllEvents(const Call& call) {
     ParseInteger(after_text->second, {"query", "after"}, 0, INT64_MAX, &problems, &after);
   }
   if (!problems.empty()) return call.Respond(problems.ToResponse());
-  // A number that is still to come is one of a daemon before this one.
+  // An event number in the future comes from an earlier daemon.
   const uint64_t last = parts_.history.last();
   uint64_t told = static_cast<uint64_t>(after) > last ? 0 : static_cast<uint64_t>(after);
   const auto& recent = parts_.history.recent();
@@ -175,7 +175,7 @@ void Api::Summarise(const Call& call) {
   parts_.logs.Read(
       parts_.sandboxes.registry.HostIdOf(id), reader,
       [this, call, reader, limit = asked->limit](const std::string& logs) {
-        // It may have been deleted while its log was read.
+        // The sandbox may have been deleted while its log was read.
         const sandbox::Sandbox* found = parts_.sandboxes.registry.Find(call.caller(), call.args[0]);
         if (found == nullptr) return call.Respond(NoSuchSandbox(call.args[0]));
         const auto subject = Diagnose(*found);

@@ -1,8 +1,8 @@
-//   GET /v1/sandboxes/{id}/diff   ?against=image|SNAPSHOT &format=list|tar
+// GET /v1/sandboxes/{id}/diff   ?against=image|SNAPSHOT &format=list|tar
 //
-// What atoll-unpack finds comes through a pipe, a stranger's words. A list is answered as a whole,
-// up to a bound; an archive is passed on as it comes, as fast as the client takes it. One that is
-// cut off ends its connection without the end that a client waits for.
+// atoll-unpack sends its findings through a pipe; they are hostile input. A list is answered as a
+// whole, up to a limit. An archive is streamed as fast as the client reads it. If it is cut off,
+// the connection closes without the terminating chunk, so the client notices.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -24,15 +24,15 @@ namespace {
 
 using nlohmann::json;
 
-// Of a list: what is more is not looked for.
+// Limits of a list. The search stops at the first that is reached.
 constexpr size_t kMaxEntries = 50'000;
 constexpr size_t kMaxText = 8 << 20;
 constexpr size_t kChunk = 64 << 10;
-// What a client has not taken yet.
+// Limit of bytes that the client has not read yet.
 constexpr size_t kMaxBacklog = 1 << 20;
 
 struct DiffQuery {
-  std::string snapshot;  // empty: against the image
+  std::string snapshot;  // empty: compare with the image
   bool archive = false;
 };
 
@@ -88,7 +88,7 @@ class Difference : public std::enable_shared_from_this<Difference> {
 
  private:
   void OnReadable() {
-    // Unwatching lets go of us.
+    // Unwatching may release the last reference to this object.
     const auto self = shared_from_this();
     std::string chunk(kChunk, '\0');
     const ssize_t n = TEMP_FAILURE_RETRY(::read(pipe_.get(), chunk.data(), chunk.size()));
@@ -101,7 +101,7 @@ class Difference : public std::enable_shared_from_this<Difference> {
   void Rest() {
     if (watch_ != 0) loop_.Unwatch(std::exchange(watch_, 0));
   }
-  // Nothing more is read; who still writes is told so by the pipe.
+  // Stops reading. The closed pipe tells the writer.
   void Close() {
     const auto self = shared_from_this();
     Rest();
@@ -125,7 +125,7 @@ class Difference : public std::enable_shared_from_this<Difference> {
     }
     stream_->Write(std::move(chunk));
     if (stream_->backlog() < kMaxBacklog) return;
-    // Somebody has to hold us until the client has taken it.
+    // Keeps this object alive until the client has read the backlog.
     resting_ = shared_from_this();
     Rest();
   }
@@ -161,7 +161,7 @@ class Difference : public std::enable_shared_from_this<Difference> {
     resting_.reset();
     if (malformed_) told_ = Fail(Code::kInternal, "atoll-unpack has told something else");
     if (!*told_ && !truncated_) {
-      // Of what has begun the end is missing, which a client sees.
+      // A stream that has begun is left unfinished, so the client notices.
       if (!stream_) call_.Respond(MapError(told_->error(), Doing::kDiff));
       return stream_.reset();
     }
@@ -179,7 +179,7 @@ class Difference : public std::enable_shared_from_this<Difference> {
   Loop::Id watch_ = 0;
   std::optional<Status> told_;
   std::shared_ptr<http::ResponseStream> stream_;
-  std::shared_ptr<Difference> resting_;  // ourselves, while a client takes its time
+  std::shared_ptr<Difference> resting_;  // this object, while the client is slow
   std::string text_;
   json items_ = json::array();
   size_t size_ = 0;

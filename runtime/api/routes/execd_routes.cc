@@ -39,7 +39,7 @@ constexpr std::string_view kRoutes[] = {
     "/v1/isolated/session/{id}/diff",
     "/v1/isolated/session/{id}/commit",
 };
-// By itself, and behind each of the prefixes.
+// File routes exist without a prefix and below each prefix.
 constexpr std::string_view kFileRoutes[] = {
     "/files",         "/files/info",     "/files/permissions", "/files/mv",    "/files/search",
     "/files/replace", "/files/download", "/files/upload",      "/directories", "/directories/list",

@@ -1,4 +1,4 @@
-// What reads all that is stored of an image: its verification, and an archive of it.
+// Operations that read the whole stored image: verification and export.
 #include <nlohmann/json.hpp>
 #include <utility>
 

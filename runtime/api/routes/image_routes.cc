@@ -1,14 +1,14 @@
-// An extension of ours: images are imported here, not pulled.
+// Images, an extension of the OpenSandbox API: clients import images, and the daemon pulls none.
 //
 //   POST   /v1/images?name=NAME[:TAG]   body: an image archive → 201 the image
 //   POST   /v1/images?from=IMAGE&name=NAME[:TAG]   another name for it → 201 the image
-//   POST   /v1/images/commit?name=NAME[:TAG]&snapshot=ID|image=IMAGE   body: its config, {"Env":
-//   […],
-//          "Entrypoint", "Cmd", "WorkingDir", "User", "Labels", …} → 201 the image of those layers
+//   POST   /v1/images/commit?name=NAME[:TAG]&snapshot=ID|image=IMAGE
+//          body: the image's config, {"Env": […], "Entrypoint", "Cmd", "WorkingDir", "User",
+//          "Labels", …} → 201 the image of those layers
 //   POST   /v1/images/prune[?all=true]  {"images": […], "layers": N, "freedBytes": N}
-//   POST   /v1/images/verify?name=IMAGE {"intact": …, "layers": […]}, each read and compared
+//   POST   /v1/images/verify?name=IMAGE {"intact": …, "layers": […]}, after reading every layer
 //   GET    /v1/images                   {"items": […]}
-//   GET    /v1/images/{name}?archive=oci   an image archive; or of the form docker
+//   GET    /v1/images/{name}?archive=oci   an image archive; also archive=docker
 //   GET    /v1/images/{name}            with "rootfs", its layers, and its users: "sandboxes" and
 //                                       "snapshots", their ids
 //   DELETE /v1/images/{name}            204
@@ -28,7 +28,7 @@ namespace {
 
 constexpr size_t kMaxConfigBody = 2 << 20;
 
-// The answer to an import: the image, and what it has lost on the way.
+// Renders the answer to an import: the image, and what was left out of it.
 nlohmann::json ImportedJson(const images::Image& image) {
   nlohmann::json answer = ImageJson(image);
   if (image.given_names.size() > 1) answer["names"] = image.given_names;
@@ -42,7 +42,8 @@ nlohmann::json ImportedJson(const images::Image& image) {
   return answer;
 }
 
-// For sandboxes that wait for it. `archive` is closed once all of it is there.
+// Describes the progress of an import to sandboxes that wait for it. `archive` is closed once the
+// upload is complete.
 sandbox::PendingImports::Progress ProgressOf(const std::shared_ptr<UniqueFd>& archive,
                                              const http::Request& request, std::string name) {
   const std::string total(request.headers.Get("Content-Length"));
@@ -71,7 +72,7 @@ void Api::AddImageRoutes() {
     for (const images::Image& image : parts_.images.List()) items.push_back(ImageJson(image));
     call.Respond(JsonResponse(200, {{"items", std::move(items)}}));
   });
-  // Names have slashes, sent as they are or encoded.
+  // Image names contain slashes, plain or encoded.
   router_.Add("GET", "/images/{name:path}", [this](const Call& call) {
     const std::string form = call.Parameter("archive");
     if (!form.empty()) return ExportImage(call, form);
@@ -171,7 +172,7 @@ void Api::PruneImages(const Call& call) {
 
 void Api::ImportImage(const Call& call) {
   const std::string name = call.Parameter("name");
-  // Before gigabytes have been sent.
+  // Checks the name before the client sends gigabytes.
   std::string normal;
   if (!name.empty()) {
     auto normalised = images::NormaliseImageName(name);
@@ -180,7 +181,7 @@ void Api::ImportImage(const Call& call) {
   }
   const std::shared_ptr<UniqueFd> archive = NewArchive(call, Doing::kImportImage);
   if (archive == nullptr) return;
-  // An archive without a name given says its own only when it has been read.
+  // Without a given name, the name is known only after the archive has been read.
   const auto pending =
       normal.empty() ? 0
                      : parts_.imports.Begin(normal, ProgressOf(archive, call.request(), normal));

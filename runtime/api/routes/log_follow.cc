@@ -19,7 +19,7 @@ class Following : public std::enable_shared_from_this<Following> {
     Start();
   }
   void Start() {
-    // The stream holds us until it ends; the log does not.
+    // The stream keeps this object alive until it ends; the log does not.
     stream_->OnEvents([self = shared_from_this()] { self->Step(); },
                       [self = shared_from_this()] { self->End(); });
     ended_ = watch_ == 0;
@@ -34,7 +34,7 @@ class Following : public std::enable_shared_from_this<Following> {
     Step();
   }
 
-  // One read at a time, and none while the client has not taken the last one.
+  // Reads once at a time, and not before the client has taken the previous part.
   void Step() {
     if (done_ || reading_ || stream_->backlog() > 0 || !grown_) return;
     reading_ = true;
@@ -56,7 +56,7 @@ class Following : public std::enable_shared_from_this<Following> {
       End();
       stream_->Finish();
     } else if (silent) {
-      Step();  // nothing will be drained that could call it
+      Step();  // no drain event would call it
     }
   }
 
@@ -71,7 +71,7 @@ class Following : public std::enable_shared_from_this<Following> {
   const std::shared_ptr<http::ResponseStream> stream_;
   uint64_t watch_ = 0;
   bool reading_ = false;
-  bool grown_ = true;  // there may be something to read
+  bool grown_ = true;  // the log may have unread output
   bool ended_ = false;
   bool done_ = false;
 };

@@ -1,8 +1,9 @@
-// GET, PUT, PATCH and DELETE /v1/sandboxes/{id}/networkpolicy are what port 18080 of the sandbox
-// answers, with the API key in place of the sandbox's own token; and an extension of ours:
+// GET, PUT, PATCH and DELETE /v1/sandboxes/{id}/networkpolicy give the same answers as port 18080
+// of the sandbox, but require the API key instead of the sandbox's token. An extension of the
+// OpenSandbox API:
 //
-//   GET /v1/sandboxes/{id}/network   what the sandbox may reach, what names have led it to, what it
-//                                    has moved, and what was denied to it lately
+//   GET /v1/sandboxes/{id}/network   the policy, the addresses of resolved names, the traffic, and
+//                                    the recent denials
 #include <nlohmann/json.hpp>
 
 #include "netpolicy/policy/policy_json.h"

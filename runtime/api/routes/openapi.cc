@@ -3,7 +3,7 @@
 namespace atl::api {
 namespace {
 
-// Made from openapi.json by the build.
+// The build makes openapi.inc from openapi.json.
 constexpr char kDocument[] =
 #include "runtime/api/openapi.inc"
     ;

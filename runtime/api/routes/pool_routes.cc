@@ -1,11 +1,11 @@
-// Pools: sandboxes that are built ahead. Upstream's paths and words; a pool's image and limits are
-// said as a create says them, because there are no pods here.
+// Pools of sandboxes that are built before they are requested. Paths and members are upstream's. A
+// pool's image and limits have the form of a create, because there are no pods here.
 //
 //   POST   /v1/pools          {"name", "image": {"uri"}, "resourceLimits"?, "capacitySpec"} → 201
 //   GET    /v1/pools          {"items": […]}
-//   GET    /v1/pools/{name}   the pool, with how many sandboxes it has
+//   GET    /v1/pools/{name}   the pool and the number of its sandboxes
 //   PUT    /v1/pools/{name}   {"capacitySpec"} → 200
-//   DELETE /v1/pools/{name}   204; 409 while sandboxes of it live
+//   DELETE /v1/pools/{name}   204; 409 while it has sandboxes
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -23,7 +23,7 @@ constexpr size_t kMaxPoolBody = 64 << 10;
 constexpr size_t kMaxPoolName = 253;
 constexpr int64_t kMostSandboxes = 1 << 20;
 
-// A lower-case DNS label, of upstream's length.
+// Returns true for a lower-case DNS label of upstream's length.
 bool IsPoolName(const std::string& name) {
   const auto is_word = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
   return !name.empty() && name.size() <= kMaxPoolName && is_word(name.front()) &&

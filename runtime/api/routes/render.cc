@@ -9,8 +9,8 @@ namespace {
 
 using nlohmann::json;
 
-// Optional members are left out when there is nothing to say: clients' models break on null. Member
-// by member, since a list of pairs costs twice as much: each is an array first, and then torn
+// Leaves out empty optional members, because clients' models fail on null. Sets members one by one:
+// a list of pairs costs twice as much, because the library first builds an array and then takes it
 // apart.
 json Common(const sandbox::Sandbox& s, const std::vector<std::string>& entrypoint) {
   json out;

@@ -18,12 +18,13 @@
 namespace atl::api {
 namespace {
 
-// The spawner's messages bound the environment to far less; JSON may escape each byte.
+// The spawner's message limit bounds the environment to far less, but JSON may escape each byte.
 constexpr size_t kMaxCreateBody = 4 << 20;
 constexpr size_t kMaxSmallBody = 64 << 10;
 constexpr size_t kMaxIdempotencyKey = 255;
 
-// "" without one. A structured string (quotes around it) is taken as it stands.
+// Returns the idempotency key, or "" without one. Quotes around the key (a structured string) are
+// part of it.
 Parsed<std::string> IdempotencyKeyOf(const http::Request& request) {
   const std::string_view key = request.headers.Get("Idempotency-Key");
   const bool usable =
@@ -35,7 +36,7 @@ Parsed<std::string> IdempotencyKeyOf(const http::Request& request) {
   return std::string(key);
 }
 
-// {"count": N?}, null or nothing.
+// Parses {"count": N?}, null or an empty body.
 Parsed<size_t> ParseForkRequest(const std::string& text) {
   int64_t count = 1;
   if (text.find_first_not_of(" \t\r\n") == std::string::npos) return 1;
@@ -60,7 +61,7 @@ Parsed<size_t> ParseForkRequest(const std::string& text) {
   return static_cast<size_t>(count);
 }
 
-// {"snapshotId": ID}
+// Parses {"snapshotId": ID}.
 Parsed<std::string> ParseRollbackRequest(const std::string& text) {
   auto parsed = ParseBody(text);
   if (!parsed) return Refuse(std::move(parsed).error());

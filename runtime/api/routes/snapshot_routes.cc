@@ -2,9 +2,9 @@
 //   GET    /v1/snapshots                  ?sandboxId= &state= (repeated) &name= &page= &pageSize=
 //   GET    /v1/snapshots/{id}
 //
-// Extensions of ours, from one daemon to another:
+// Extensions of the OpenSandbox API, which move a snapshot between daemons:
 //
-//   GET    /v1/snapshots/{id}?archive=oci   an image archive; or of the form docker
+//   GET    /v1/snapshots/{id}?archive=oci   an image archive; also archive=docker
 //   POST   /v1/snapshots?name=NAME          body: such an archive → 201 the snapshot, a new one
 //
 //   DELETE /v1/snapshots/{id}             204; 409 while it is taken or a sandbox uses it
@@ -30,7 +30,7 @@ constexpr size_t kMaxSnapshotBody = 64 << 10;
 struct SnapshotQuery : Paging {
   std::string sandbox_id;
   std::string name;
-  std::vector<std::string> states;  // as they are told; any of them; empty: all
+  std::vector<std::string> states;  // clients' words; any may match; empty: all
 };
 
 Parsed<SnapshotQuery> ParseSnapshotQuery(std::string_view text) {
@@ -54,7 +54,7 @@ bool Matches(const sandbox::Snapshot& snapshot, const SnapshotQuery& query) {
                                      sandbox::SnapshotStateName(snapshot.state)) != states.end();
 }
 
-// The name, or "" without one.
+// Parses the name, or "" without one.
 Parsed<std::string> ParseSnapshotRequest(const std::string& text) {
   if (text.find_first_not_of(" \t\r\n") == std::string::npos) return std::string();
   auto parsed = ParseBody(text);

@@ -1,5 +1,5 @@
-// Templates: sandboxes that are started ahead. Upstream's paths, words and codes; what it has no
-// words for (stock, warm-up, timeout) are members of ours.
+// Templates: sandboxes that are started before they are requested. Paths, members and codes are
+// upstream's. The members for stock, warm-up and timeout are Atoll's own.
 //
 //   POST   /v1/templates        {"image", "publish"?, "resourceLimits"?, "entrypoint"?, "env"?,
 //                                "metadata"?, "format"?, "readiness": {"probe"?, "warmupSeconds"?,
@@ -7,7 +7,7 @@
 //                                "stock"?} → 201, phase Pending
 //   GET    /v1/templates        ?metadata= &page= &pageSize=
 //   GET    /v1/templates/{id}
-//   DELETE /v1/templates/{id}   204; its sandboxes live on, what waits goes
+//   DELETE /v1/templates/{id}   204; its sandboxes live on, its stock is deleted
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
@@ -25,7 +25,7 @@
 namespace atl::api {
 namespace {
 
-// What of it reaches the sandbox at once has to fit into one message.
+// The part that is sent to the sandbox must fit into one message.
 constexpr size_t kMaxTemplateBody = 64 << 10;
 constexpr int64_t kMaxStock = 1024;
 constexpr int64_t kMaxPrepareSeconds = 600;
@@ -49,7 +49,7 @@ void AllowOnly(const Field& object, const char* const (&known)[N]) {
   }
 }
 
-// True if it is there and within its bounds.
+// Returns true if the field is present and within its bounds.
 bool ReadNumber(const Field& field, int64_t least, int64_t most, int64_t* out) {
   if (!field.Integer(out)) return false;
   if (*out >= least && *out <= most) return true;
@@ -58,7 +58,7 @@ bool ReadNumber(const Field& field, int64_t least, int64_t most, int64_t* out) {
   return false;
 }
 
-// "tcp://127.0.0.1:PORT" or "cmd://COMMAND".
+// Parses "tcp://127.0.0.1:PORT" or "cmd://COMMAND".
 bool ParseProbe(std::string_view text, wire::Preparation* out) {
   constexpr std::string_view kCommand = "cmd://", kTcp = "tcp://";
   if (text.starts_with(kCommand)) {
@@ -94,7 +94,7 @@ void ReadReadiness(const Field& readiness, sandbox::TemplateRecord* out) {
   const Field window = readiness.At("warmupSeconds");
   if (!ReadNumber(window, 0, kMaxPrepareSeconds, &seconds)) return;
   out->warmup_seconds = seconds;
-  // In place of a probe, as upstream has it.
+  // The warm-up time replaces a missing probe, as in upstream.
   if (!out->probe.empty()) return;
   preparation.wait_seconds = static_cast<uint32_t>(seconds);
   if (!readiness.At("timeoutSeconds").present()) {
@@ -115,7 +115,7 @@ void ReadWarmUp(const Field& warmup, wire::Preparation* out) {
   warmup.At("kernel").Word(&out->kernel);
 }
 
-// "" if it is fine, else what is wrong beyond the form.
+// Returns "" if the template is valid, else what is wrong beyond the form.
 std::string CheckTemplate(const sandbox::TemplateRecord& record) {
   for (const auto& [name, value] : record.resource_limits) {
     if (!IsOneOf(name, kLimits)) {

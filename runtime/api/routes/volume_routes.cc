@@ -1,8 +1,8 @@
-// An extension of ours: the named volumes that pvc.claimName means.
+// Named volumes, the ones that pvc.claimName names. An extension of the OpenSandbox API.
 //
 //   POST   /v1/volumes          {"name": NAME, "storage": SIZE?} → 201 the volume
 //   GET    /v1/volumes          {"items": […]}
-//   GET    /v1/volumes/{name}   the volume, with what it takes on disk, counted now
+//   GET    /v1/volumes/{name}   the volume and its disk use, measured now
 //   DELETE /v1/volumes/{name}   204; 409 while a sandbox uses it
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -73,7 +73,7 @@ void Api::GetVolume(const Call& call) {
   if (!volumes.Find(name)) return call.Respond(NoSuchVolume(name));
   volumes.Use(name, [call, &volumes](const Result<wire::DiskUse>& use) {
     if (!use) return call.Respond(MapError(use.error(), Doing::kVolume));
-    // It may have gone while it was counted.
+    // The volume may have been removed while it was measured.
     const auto volume = volumes.Find(call.args[0]);
     if (!volume) return call.Respond(NoSuchVolume(call.args[0]));
     nlohmann::json body = VolumeJson(*volume);
