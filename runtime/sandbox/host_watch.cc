@@ -32,7 +32,7 @@ HostSample ReadSample(const HostWatch::Places& places) {
     sample.store_free_inodes = store.f_favail;
   }
   sample.log_bytes = BytesIn(places.state + "/logs");
-  const uint64_t all = BytesIn(places.state);  // logs may go meanwhile
+  const uint64_t all = BytesIn(places.state);  // rotation or removal may delete logs meanwhile
   sample.state_bytes = all - std::min(all, sample.log_bytes);
   return sample;
 }

@@ -7,7 +7,7 @@
 namespace atl::sandbox {
 namespace {
 
-// Values of labels, in the order of the enumerations Origin and End.
+// Label values, in the order of the enumerations Origin and End.
 constexpr std::string_view kStartNames[kOrigins] = {"cold", "pool", "template", "snapshot", "fork"};
 constexpr std::string_view kEndNames[kEnds] = {"exit",    "error",   "stopped", "oom", "failed",
                                                "deleted", "expired", "idle",    "lost"};
@@ -142,7 +142,7 @@ void AddAdmission(const CreateStats& stats, const Admission& admission, const Sl
       .Add(slots.misses_total());
 }
 
-// By name a pool or a template is one of few, which the operator has made.
+// A pool or template may be a label, because the operator makes only a few of them.
 void AddStock(const Sandboxes& all, MetricSet* metrics) {
   const PoolStats& pools = all.pools.stats();
   metrics->Counter("atoll_pool_built_total", "Sandboxes built ahead for pools.").Add(pools.built);

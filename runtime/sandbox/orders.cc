@@ -28,7 +28,7 @@ void Orders::Create(const Caller& caller, const Wanted& wanted, const Created& d
 void Orders::Build(const Caller& caller, const Wanted& wanted, const SharedAttempt& attempt) {
   auto checked = parts_.check.Create(caller, wanted);
   if (!checked) return attempt->Fail(checked.error());
-  // From here to its claim nothing waits, so that nobody but us has to give it back.
+  // Nothing waits between this and Begin, so no other code has to give the member back.
   std::unique_ptr<ParkedSandbox> parked = parts_.pools.Claim(&*checked, wanted);
   parts_.creates.Begin(std::move(*checked), wanted, attempt, std::move(parked));
 }
@@ -44,7 +44,7 @@ void Orders::BuildOfPool(const Caller& caller, const Wanted& wanted, const Share
 void Orders::Claim(const Caller& caller, const Wanted& wanted, const SharedAttempt& attempt) {
   const auto record = parts_.templates.Usable(wanted.spec.template_id);
   if (!record) return attempt->Fail(RefusedClaim(record.error()));
-  // All that the request says is checked before anything is taken.
+  // Checks the whole request before anything is taken.
   auto member = parts_.check.Member(**record);
   if (!member) return attempt->Fail(RefusedClaim(member.error()));
   const auto claimed = parts_.check.Claimed(caller, wanted, std::move(member->sandbox));

@@ -10,7 +10,7 @@ struct Row {
   void (*act)(Sandboxes& all, Sandbox& sandbox);
 };
 
-// The actions: each has one row.
+// The effect of each action: one row each.
 constexpr Row kActs[] = {
     {Action::kWait, [](Sandboxes& all, Sandbox& s) { all.creates.AwaitImage(s); }},
     {Action::kLaunch, [](Sandboxes& all, Sandbox& s) { all.creates.Enqueue(s); }},
@@ -151,7 +151,7 @@ void Sandboxes::Register(const Parts& parts) {
   for (const Row& row : kActs) {
     machine.Does(row.action, [this, act = row.act](Sandbox& sandbox) { act(*this, sandbox); });
   }
-  // The watchers, in the order in which a transition takes effect (effects_test.cc).
+  // The watchers run in the order in which a transition takes effect (effects_test.cc).
   machine.Watch([this](Sandbox& s, State before) {
     if (Holds(before) == Holds(s.state)) return;
     if (Holds(before)) {

@@ -11,8 +11,8 @@
 namespace atl::sandbox {
 namespace {
 
-// A difference lasts as long as its client reads, so that one sandbox gets one of them and no more.
-// Fewer than the spawner has processes for (kMaxUnpacks): imports go on.
+// A difference lasts as long as its client reads, so each sandbox may have only one in flight. The
+// limit is below the spawner's number of such processes (kMaxUnpacks), so imports continue.
 constexpr size_t kMaxDiffs = 8;
 
 }  // namespace
@@ -75,7 +75,7 @@ void Copies::Diff(const Caller& caller, const std::string& id, const std::string
   }
   wire::DiffUpper asked{HostId(sandbox), {}, archive, std::move(out)};
   if (snapshot.empty()) {
-    // The layers that snapshots have added lie above those of the image.
+    // Layers that snapshots have added lie above the layers of the image.
     const auto image =
         std::find_if(sandbox.layers.begin(), sandbox.layers.end(),
                      [this](wire::LayerId layer) { return !parts_.images.IsWritten(layer); });
@@ -91,7 +91,7 @@ void Copies::Diff(const Caller& caller, const std::string& id, const std::string
     }
     asked.against = std::move(usable->layers);
   }
-  // A snapshot may be deleted meanwhile; what is read of it stays until then.
+  // If the snapshot is deleted meanwhile, its layers stay until the difference is done.
   diffs_.insert(id);
   parts_.layers.Hold(asked.against);
   std::vector<wire::LayerId> held = asked.against;
@@ -103,7 +103,7 @@ void Copies::Diff(const Caller& caller, const std::string& id, const std::string
       parts_.layers.Drop(held);
     }
     if (told) return done({});
-    // The words of a process that has read a stranger's files.
+    // The error text is untrusted: it comes from a process that has read the sandbox's files.
     const Error error = images::DecodeUnpackError(told.error());
     done(Fail(Error(
         error.code(),

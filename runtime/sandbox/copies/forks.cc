@@ -9,9 +9,9 @@ namespace atl::sandbox {
 
 struct Forks::UnderWay {
   std::string parent;
-  std::shared_ptr<Attempt> attempt;  // whose sandboxes are the children
+  std::shared_ptr<Attempt> attempt;  // its sandboxes are the children
   std::set<std::string> built;       // children whose records wait for the others'
-  std::shared_ptr<const void> use;   // of the parent, which does not fall idle meanwhile
+  std::shared_ptr<const void> use;   // keeps the parent from falling idle
 };
 
 class Forks::ChildBuild final : public Creates::Build {
@@ -21,7 +21,7 @@ class Forks::ChildBuild final : public Creates::Build {
 
  private:
   void Built(Sandbox& child) override {
-    // The fork has failed meanwhile, and this child goes like the others.
+    // The fork has failed meanwhile, and this child ends like the others.
     if (fork_->attempt->over()) return Build::Built(child);
     forks_.Built(fork_, child.id);
   }
@@ -70,7 +70,7 @@ void Forks::Fork(const Caller& caller, const std::string& id, const WantedFork& 
                                                                   .origin = Origin::kFork}));
   }
   parts_.room.GiveWay();
-  // Nothing of it outlives the host, as no sandbox does.
+  // Not synced to the disk, because no sandbox outlives the host.
   parts_.snapshots.Start(
       {.sandbox = HostId(parent),
        .layer = *layer,
@@ -91,7 +91,7 @@ std::vector<Sandbox> Forks::Made(const std::vector<std::string>& ids) const {
     if (const Sandbox* const child = parts_.registry.Look(id)) children.push_back(*child);
   }
   if (children.size() != 1) return children;
-  // Earlier releases have recorded the first child alone with a key.
+  // Earlier releases recorded only the first child with a key.
   for (const Sandbox* const other : parts_.registry.All(Caller::Operator())) {
     const Sandbox& first = children.front();
     if (other->fork_layer == first.fork_layer && other->id != first.id) children.push_back(*other);
@@ -105,7 +105,7 @@ void Forks::Go(const UnderWay& fork, const Result<uint64_t>& bytes) {
   for (const std::string& id : attempt.sandboxes()) {
     const Sandbox* const child = attempt.over() ? nullptr : parts_.registry.Look(id);
     if (child == nullptr) return;
-    // Its parent's volumes are there, and not its own to make or to delete.
+    // The parent's volumes exist, and the child must neither make nor delete them.
     std::vector<VolumeMount> mounts;
     for (const wire::Volume& volume : child->spec.volumes) {
       mounts.push_back({.volume = volume, .create_if_missing = false});

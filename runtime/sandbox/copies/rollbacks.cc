@@ -18,7 +18,7 @@ Error Ended(const std::string& id) {
   return Error(Code::kFailedPrecondition, "sandbox " + id + " has ended meanwhile");
 }
 
-// Its rollback is recorded, and its entrypoint has not started yet.
+// Returns true if the rollback is recorded and the entrypoint has not started yet.
 bool IsRolledBackLater(const Sandbox& sandbox) {
   using enum State;
   return !sandbox.host_id.empty() &&
@@ -39,11 +39,11 @@ class Rollbacks::Build final : public Launch {
         rollbacks_(rollbacks) {}
 
   const std::string snapshot_id;
-  Sandbox next;                      // only its host id, layers and slot are taken over
-  netpolicy::SharedPolicy claimed;   // by next's slot
-  std::shared_ptr<const void> use;   // of the sandbox, which does not fall idle meanwhile
-  std::shared_ptr<Attempt> attempt;  // null: it is over
-  bool dropped = false;              // whatever comes of the launch is an orphan
+  Sandbox next;                      // only its host id, layers and slot are used
+  netpolicy::SharedPolicy claimed;   // claimed by the slot of `next`
+  std::shared_ptr<const void> use;   // keeps the sandbox from falling idle
+  std::shared_ptr<Attempt> attempt;  // null: the attempt is over
+  bool dropped = false;              // any result of the launch is an orphan
 
  private:
   Result<const Sandbox*> Begin(uint32_t slot) override {
@@ -77,7 +77,7 @@ class Rollbacks::Build final : public Launch {
 
 void Rollbacks::RollBack(const Caller& caller, const std::string& id, const WantedRollback& wanted,
                          const Created& done) {
-  // A rollback that is recorded may still have to start.
+  // After the record is written, the entrypoint may still have to start.
   const Attempt::Answered answered = [this, done](const Attempt::Outcome& outcome) {
     const Sandbox* const sandbox = outcome ? parts_.registry.Look(outcome->front()) : nullptr;
     const Attempt::Answered answer = parts_.attempts.AnswerTo(done);
@@ -109,7 +109,7 @@ void Rollbacks::RollBack(const Caller& caller, const std::string& id, const Want
 
 bool Rollbacks::Join(const Caller& caller, const std::string& id, const WantedRollback& wanted,
                      const Attempt::Answered& answered) {
-  // A key that nobody has recorded is that of another request.
+  // A key without a record belongs to another request.
   if (parts_.attempts.stopping() || !wanted.idempotency_key.empty()) return false;
   for (const auto& [host_id, build] : under_way_) {
     const Sandbox& next = build->next;
@@ -161,8 +161,8 @@ tl::expected<Sandbox, CreateError> Rollbacks::Next(const Caller& caller, const s
     refused.image = true;
     return tl::unexpected(std::move(refused));
   }
-  // Its room on the host is the one that it has: of the two only one has processes that do
-  // anything.
+  // The new version needs no further room on the host, because only one of the two versions has
+  // running processes.
   Sandbox next = now;
   next.host_id = NewSandboxId();
   next.layers = std::move(usable->layers);
@@ -219,8 +219,9 @@ void Rollbacks::Built(Build& build) {
     return fail(std::move(recorded).error().Wrap("record the rollback"));
   }
   attempt->Commit();
-  // Not before the record: a rollback that fails gives this slot to somebody else. Like the policy
-  // this is whatever has been set meanwhile, and nothing runs in the slot yet.
+  // Attach comes after the record, because a rollback that fails gives this slot to another
+  // sandbox. The vault, like the policy, includes changes made meanwhile, and nothing runs in the
+  // slot yet.
   parts_.vaults.Attach(id, next.slot);
   const std::shared_ptr<Build> launch = std::move(under_way_.extract(host_id).mapped());
   launch->use.reset();
@@ -252,7 +253,8 @@ void Rollbacks::DestroyFormer(const Sandbox& sandbox) {
 void Rollbacks::FormersGone() {
   std::vector<std::string> ready;
   for (const auto& [sandbox, former] : formers_) {
-    // A rollback of an earlier daemon: which orphan the former self is, nobody knows.
+    // An earlier daemon's rollback: nobody knows which orphan is the old version, so all orphans
+    // must be gone.
     const bool gone =
         former.host_id.empty() ? parts_.orphans.empty() : !parts_.orphans.Has(former.host_id);
     if (gone) ready.push_back(sandbox->id);
@@ -274,7 +276,8 @@ void Rollbacks::FormersGone() {
                recorded) {
       formers_.erase(&sandbox);
     } else {
-      // By its record nothing has run in there, and a restart would build it anew: so nothing may.
+      // The record says that nothing has run in the new version, and a restart would build it
+      // again. So nothing may start before the record changes.
       LogLine(LogLevel::kError, "cannot start what a sandbox was rolled back to; trying again")
           .Add("sandbox", id)
           .Add(recorded.error());

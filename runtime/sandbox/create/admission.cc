@@ -24,8 +24,8 @@ void Admission::Leave() {
 }
 
 void Admission::Drain() {
-  // A run that fails at once leaves from inside this loop: no recursion, a full queue of failures
-  // would be a deep one.
+  // A run that fails at once calls Leave from inside this loop. The flag prevents recursion, which
+  // would be deep for a full queue of failures.
   if (draining_) return;
   draining_ = true;
   while (active_ < at_once_ && !queue_.empty()) {

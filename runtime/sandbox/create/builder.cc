@@ -49,7 +49,7 @@ wire::StartMessage StartMessageOf(const Sandbox& sandbox) {
   message.user = sandbox.config.user;
   message.access_token = sandbox.access_token;
   message.hooks = sandbox.spec.hooks;
-  // The image is a stranger's, and the message has an end.
+  // The image is untrusted, and the start message has a size limit.
   constexpr size_t kMostVolumes = 64, kLongestPath = 4095;
   for (const std::string& path : sandbox.config.volumes) {
     if (message.directories.size() == kMostVolumes) break;
@@ -72,7 +72,7 @@ Status Builder::Park(const Sandbox& sandbox, UniqueFd control, Done done) {
 
 Status Builder::Ask(const Sandbox& sandbox, std::unique_ptr<ControlChannel> channel, Done done) {
   ATOLL_TRY(NameSlotSocket(socket_directory_, sandbox.slot, HostId(sandbox)));
-  // std::function wants copyable captures.
+  // std::function requires copyable captures.
   auto shared = std::make_shared<std::unique_ptr<ControlChannel>>(std::move(channel));
   spawner_.Ask(wire::Build{PlanOf(sandbox, netpolicy::AddressesOf(instance_, sandbox.slot))},
                [shared, done = std::move(done)](Result<wire::Built> built) {

@@ -13,11 +13,11 @@
 namespace atl::sandbox {
 namespace {
 
-// execve(2): one string may have 32 pages. All of them share a quarter of the stack limit with the
-// commands that clients add later.
+// Limits of execve(2): a string may have 32 pages. All strings share a quarter of the stack limit
+// with the commands that clients run later.
 constexpr size_t kMaxArgument = 128 << 10;
 constexpr size_t kMaxArguments = 512 << 10;
-// The end of the year 9999: what RFC 3339 can write.
+// The end of the year 9999, the last time that RFC 3339 can write.
 constexpr int64_t kLastMoment = 253402300799000;
 
 Status CheckArguments(const Spec& spec) {
@@ -66,7 +66,7 @@ Status CheckArguments(const Spec& spec) {
   return {};
 }
 
-// A snapshot hands down the variables of all sandboxes before it, so they may grow.
+// A snapshot inherits the variables of all sandboxes before it, so the environment may grow.
 Status CheckEnvironment(const Sandbox& sandbox) {
   size_t total = 0;
   for (const std::string& variable : EnvironmentOf(sandbox)) total += variable.size() + 1;
@@ -77,7 +77,7 @@ Status CheckEnvironment(const Sandbox& sandbox) {
                                           std::to_string(kMaxArguments));
 }
 
-// "cpu" and "memory", each at most its limit: more of it could never be used.
+// Parses "cpu" and "memory". Each is at most its limit, because the sandbox could never use more.
 Result<Reservation> ParseReservation(const std::map<std::string, std::string>& requests,
                                      const cgroup::Limits& limits) {
   Reservation reserved;
@@ -122,7 +122,7 @@ Status CheckPlatform(const std::optional<Platform>& asked, const std::string& im
   return {};
 }
 
-// When it ends by itself.
+// Returns the deadline.
 Result<int64_t> DeadlineOf(int64_t timeout_seconds, int64_t now_ms, std::optional<int64_t> most) {
   if (most && timeout_seconds > *most) {
     return Fail(Code::kInvalidArgument, "timeout " + std::to_string(timeout_seconds) +
@@ -183,7 +183,7 @@ Status Check::AllowedImage(const Spec& spec, const Snapshot* snapshot) const {
     return images::CheckAllowed(settings_.allowed_images, image->name, image->digest);
   }
   const auto name = images::NormaliseImageName(spec.image);
-  // A text that is no name is refused for that, by who looks the image up.
+  // The image look-up refuses an invalid name, with the right error.
   return name ? images::CheckAllowed(settings_.allowed_images, *name, "") : Status();
 }
 
@@ -243,7 +243,7 @@ Status Check::SetTerms(const Wanted& wanted, Sandbox& s) const {
 }
 
 Status Check::Image(Sandbox& s, images::Image image) const {
-  // The digest of an image that was waited for is known only now.
+  // The digest of an awaited image is known only now.
   ATOLL_TRY(images::CheckAllowed(settings_.allowed_images, image.name, image.digest));
   ATOLL_TRY(
       CheckPlatform(s.spec.platform, image.config.architecture, image.name, settings_.host_arch));
@@ -261,7 +261,7 @@ Status Check::UseSnapshot(Sandbox& s, const Snapshot& snapshot) const {
   s.image_digest = snapshot.image_digest;
   s.layers = snapshot.layers;
   s.config = snapshot.config;
-  // The request's own win.
+  // The request's labels win over the snapshot's.
   s.metadata.insert(snapshot.metadata.begin(), snapshot.metadata.end());
   if (s.metadata.size() > kMaxMetadata) {
     return Fail(Code::kInvalidArgument, "metadata has " + std::to_string(s.metadata.size()) +
@@ -283,7 +283,8 @@ Result<std::string> Check::AwaitedImage(const std::string& name, const Error& mi
 }
 
 Status Check::Reclaim(Spec& spec) const {
-  // The operator's word is for those who can have it, a client's is refused where nobody can.
+  // The operator's default applies where swap exists. A client's explicit request is refused where
+  // it does not.
   if (!spec.reclaims && settings_.swap_bytes != 0) spec.reclaims = settings_.pause_reclaims;
   if (!spec.reclaims.value_or(false)) spec.reclaims.reset();
   if (!spec.reclaims || settings_.swap_bytes != 0) return {};
@@ -309,7 +310,7 @@ Result<Sandbox> Check::Claimed(const Caller& caller, const Wanted& wanted, Sandb
 Result<Checked> Check::Member(const TemplateRecord& record) const {
   ATOLL_ASSIGN(Checked checked, Whole(Caller::Operator(), WantedOf(record), nullptr));
   checked.sandbox.stocked = true;
-  // Nobody uses it, and that is what it is for.
+  // An idle policy must not apply, because an unclaimed member is always idle.
   checked.sandbox.spec.idle.reset();
   return checked;
 }
@@ -343,14 +344,14 @@ Result<std::vector<Sandbox>> Check::Children(const Sandbox& parent, size_t count
   for (Sandbox& child : children) {
     child.id = child.spec.network.sandbox = NewSandboxId();
     child.host_id.clear();
-    // It needs the layers of that one, which are its own, and not the snapshot.
+    // The child uses the parent's layers, which it holds itself, and not the snapshot.
     child.spec.snapshot_id.clear();
-    // The unique name is the parent's alone.
+    // The unique name stays with the parent.
     if (std::exchange(child.spec.unique_name, false)) {
       child.metadata.erase(kName);
       child.spec.extensions.erase(kUniqueName);
     }
-    // It was not made of its parent's pool, and does not count there.
+    // The child was not claimed from its parent's pool, so it must not count there.
     child.spec.extensions.erase(kPoolRef);
     ATOLL_TRY(CheckBudget(parts_.room.budget(), held, child.spec));
     ATOLL_TRY(parts_.network.CheckRequest(child.spec.network));

@@ -29,14 +29,15 @@ bool ControlChannel::PeerIsThere() const {
   return ::poll(&peer, 1, 0) == 0;
 }
 
-// A frame that does not fit the socket buffer (some 200 KiB) waits for execd to read.
+// A frame that does not fit into the socket buffer (some 200 KiB) waits until execd reads.
 void ControlChannel::Flush() {
   while (!unsent_.empty()) {
     const ssize_t n =
         ::send(socket_.get(), unsent_.data(), unsent_.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == EAGAIN) return Await();
-    // Any other error: the peer is gone, which the spawner's exit event says better.
+    // Any other error means that the peer is gone. The spawner's exit event reports that with more
+    // detail.
     if (n < 0) break;
     unsent_.erase(0, static_cast<size_t>(n));
   }
@@ -52,14 +53,14 @@ void ControlChannel::Await() {
 }
 
 void ControlChannel::OnEvents(uint32_t events) {
-  // An end or an error is told to whichever waits.
+  // The loop reports a hangup or an error with any watched event.
   if (!unsent_.empty() && events != EPOLLIN) Flush();
   if (!reported_ || events == EPOLLOUT) return;
   auto report = Read();
   if (!report) return;
   const Reported call = std::exchange(reported_, nullptr);
   Await();
-  call(std::move(*report));  // which may destroy this object
+  call(std::move(*report));  // may destroy this object
 }
 
 void ControlChannel::Watch(Reported reported) {

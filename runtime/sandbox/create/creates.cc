@@ -75,7 +75,7 @@ void Creates::Acquired(const std::string& id) {
   }
 }
 
-// All that wait for one image share its pull, whoever asked first.
+// All sandboxes that wait for one image share its pull, with the credentials of the first.
 void Creates::PullUnlessThere(const std::string& image, Launch& launch) {
   images::Credentials credentials = launch.TakeCredentials();
   if (parts_.imports.IsRunning(image) || parts_.images.Find(image) || !parts_.puller.MayPull(image))
@@ -106,7 +106,7 @@ Status Creates::TakeImage(Sandbox& sandbox) {
   ATOLL_ASSIGN(images::Image image,
                parts_.images.Find(parts_.launches.Find(sandbox)->order().awaited_image));
   ATOLL_TRY(parts_.check.Image(sandbox, std::move(image)));
-  // A sandbox that holds already did so without them.
+  // A sandbox that already Holds did so without the layers of its awaited image.
   if (Holds(sandbox.state)) parts_.layers.Hold(sandbox.layers);
   return {};
 }
@@ -116,10 +116,10 @@ void Creates::Imported(const std::string& id, const Status& imported) {
   if (sandbox == nullptr || sandbox->state != State::kAwaiting) return;
   const std::string image = parts_.launches.Find(*sandbox)->order().awaited_image;
   Status usable = TakeImage(*sandbox);
-  // Others have been promised memory meanwhile.
+  // Other sandboxes may have taken the memory meanwhile.
   if (usable) usable = parts_.room.Check(sandbox->spec);
-  // Without the import another image of that name would do as well; without either it is the
-  // import that is to blame.
+  // After a failed import another image of that name may serve. If there is none, the import's
+  // error is the cause.
   if (!usable && !imported) {
     usable = Fail(Error(imported.error()).Wrap("image " + image + " was not imported"));
   }
@@ -185,7 +185,8 @@ void Creates::Refuse(Sandbox& sandbox, const CreateError& error) {
     return parts_.machine.ApplyAnyway(sandbox, Event::kGivenUp, cause);
   }
   const std::shared_ptr<Attempt> attempt = parts_.machine.AttemptOf(sandbox);
-  // Another child of its fork has failed before, or a client has deleted it.
+  // The attempt is already over: another child of the fork has failed before, or a client has
+  // deleted this one.
   attempt->over() ? Abandon(sandbox, cause) : attempt->Fail(error);
 }
 
@@ -194,7 +195,8 @@ void Creates::Publish(Sandbox& sandbox) {
   const bool stocked = sandbox.stocked;
   const std::shared_ptr<Launch> launch = parts_.launches.Find(sandbox);
   parts_.volumes.Keep(id);
-  // The answer first: whatever comes is news about a sandbox that the client knows.
+  // Answers the client first, because everything after it is news about a sandbox that the client
+  // must know.
   parts_.machine.Acknowledge(sandbox);
   parts_.waiters.Settle(sandbox, {});
   parts_.expiry.SetDeadline(sandbox);
@@ -237,7 +239,7 @@ void Creates::TakeBack(const Attempt& attempt, const CreateError& why) {
 
 void Creates::Abandon(Sandbox& sandbox, const Cause& cause) {
   const bool begun = sandbox.state == State::kBuilding || sandbox.state == State::kCancelled;
-  // A build whose answer is still to come ends behind that.
+  // If the answer to the build is pending, the sandbox ends after that answer.
   const auto launch = parts_.launches.Find(sandbox);
   const bool answered = begun && launch != nullptr && !launch->in_flight();
   parts_.machine.ApplyAnyway(sandbox, answered ? Event::kNotBuilt : Event::kDelete, cause);

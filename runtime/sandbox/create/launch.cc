@@ -7,15 +7,16 @@
 namespace atl::sandbox {
 namespace {
 
-// More than a stock holds.
+// Exceeds the size of any stock.
 constexpr int kMaxLostSlots = 64;
 
-// The spawner's and the network's words about our own requests: only "no room" and "not there" are
-// the client's business, anything else is our fault and not the client's.
+// Converts errors of the spawner and the network about the daemon's own requests. Only "no room"
+// and "not there" concern the client; any other error is the daemon's fault.
 Error AsBuildError(Error error) {
   const Code code = error.code();
   if (code == Code::kResourceExhausted || code == Code::kUnavailable) return error;
-  // Where a volume is to stand is the client's word, and what stands there the image's.
+  // The client chooses the target of a volume, and the image decides what is at that path. So this
+  // error concerns the client.
   if (code == Code::kInvalidArgument && error.error_number() == 0 &&
       wire::IsFailedAt(wire::Step::kVolumes, error)) {
     return error;
@@ -43,7 +44,7 @@ void Launch::Enqueue() {
   if (!entered) Fail(std::move(entered).error());
 }
 
-// Nothing is left to be built: it takes no turn, and none of the spawner's time.
+// A claim needs no build, so it takes no turn and none of the spawner's time.
 void Launch::Claim() {
   const std::unique_ptr<ParkedSandbox> parked = std::move(order_.parked);
   const uint32_t slot = parked->sandbox.slot;
@@ -80,7 +81,7 @@ void Launch::GotSlot(Result<SlotPool::Ready> slot) {
 }
 
 void Launch::MountBuckets(const Sandbox& sandbox) {
-  // A stranger's store may take its time; the turn is somebody else's meanwhile.
+  // A remote object store may be slow, so the launch gives its turn to another meanwhile.
   EndTurn();
   parts_.objects.Mount(sandbox, slot_.number, [self = shared_from_this()](Status mounted) {
     self->Mounted(std::move(mounted));
@@ -129,8 +130,8 @@ void Launch::Build(const Result<const Sandbox*>& begun, SlotPool::Ready slot) {
 }
 
 void Launch::Built(uint32_t slot, Result<BuiltSandbox> result) {
-  // The spawner had the slot no more (its execd was killed in stock, by the host's out-of-memory
-  // killer for instance): another one is worth taking.
+  // The spawner has lost the slot, for instance because the host's OOM killer has killed its execd
+  // in stock. Another slot may work.
   if (!result && result.error().code() == Code::kFailedPrecondition &&
       ++lost_slots_ <= kMaxLostSlots) {
     LogLine(LogLevel::kWarning, "a slot in stock was lost, taking another")

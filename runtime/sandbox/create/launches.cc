@@ -5,9 +5,9 @@
 namespace atl::sandbox {
 namespace {
 
-// Bytes of a sandbox's own words that are stored and shown.
+// Limit, in bytes, of a sandbox's own text that is stored and shown.
 constexpr size_t kMaxReportShown = 1024;
-// How long the output of one that cannot start is waited for, if it does not end by itself.
+// Maximum wait for the output of a sandbox whose entrypoint cannot start, unless it ends by itself.
 constexpr int64_t kLastOutputUs = 1'000'000;
 
 }  // namespace
@@ -36,7 +36,7 @@ std::shared_ptr<Launch> Launches::Take(const Sandbox& sandbox) {
 
 void Launches::Watch(const Sandbox& sandbox) {
   const auto launch = Find(sandbox);
-  if (launch == nullptr) return;  // deleted by whoever was answered
+  if (launch == nullptr) return;  // a client may have deleted it in its answer
   launch->Watch([this, host_id = HostId(sandbox)](const Result<wire::StartReport>& report) {
     Reported(host_id, report);
   });
@@ -47,7 +47,7 @@ void Launches::Reported(const std::string& host_id, const Result<wire::StartRepo
   if (sandbox == nullptr) return;
   if (report && report->kind == wire::StartReport::Kind::kStarted) return FollowOutput(*sandbox);
   if (report && report->kind == wire::StartReport::Kind::kFailed) {
-    // The output of a hook comes behind the report; execd ends once that is taken.
+    // The output of a hook follows the report; execd exits once the daemon has read it.
     FollowOutput(*sandbox);
     failures_[sandbox] = report->message.substr(0, kMaxReportShown);
     loop_.After(kLastOutputUs, guard_([this, host_id] {
@@ -56,7 +56,7 @@ void Launches::Reported(const std::string& host_id, const Result<wire::StartRepo
                 }));
     return;
   }
-  // Nothing else comes on this socket; it is explained by the exit that follows.
+  // Nothing else comes on this socket; the exit that follows explains why.
   Take(*sandbox);
   logs_.Abandon(host_id);
 }

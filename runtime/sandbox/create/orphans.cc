@@ -17,12 +17,12 @@ void Orphans::Destroy(const std::string& host_id, uint32_t slot) {
 void Orphans::Destroyed(const std::string& host_id, uint32_t slot, const Status& status) {
   if (status) {
     if (all_.erase(host_id) != 0 && slot != 0) slots_.Release(slot);
-    // It may have been the last user of its layers.
+    // The orphan may have been the last user of its layers.
     layers_.Collect();
     return gone_();
   }
   all_.erase(host_id);
-  // The next spawner is asked by the reconciliation.
+  // The reconciler asks the next spawner.
   if (status.error().code() == Code::kUnavailable) return;
   LogLine(LogLevel::kError, "cannot destroy a sandbox that has no record")
       .Add("sandbox", host_id)

@@ -5,7 +5,7 @@
 namespace atl::sandbox {
 namespace {
 
-// People look at it; programs poll more slowly.
+// Progress is for people; programs poll less often.
 constexpr int64_t kProgressUs = 250 * 1000;
 
 }  // namespace

@@ -11,12 +11,13 @@
 namespace atl::sandbox {
 namespace {
 
-// The spawner prepares one after the other; a second request keeps it from waiting for us.
+// The spawner prepares one slot after the other; a second request keeps it busy while the daemon
+// handles the first answer.
 constexpr size_t kPreparingAtOnce = 2;
-// Links die 10 to 50 ms after their namespace.
+// A link disappears 10 to 50 ms after its namespace.
 constexpr int64_t kLinkPollUs = 10'000;
 constexpr int64_t kMostWaitUs = 10'000'000;
-// One that is still there holds on to something that will not end by itself.
+// A link that still exists after this time is held by something that will not end by itself.
 constexpr int64_t kStrayLinkUs = 30'000'000;
 constexpr int64_t kBuildRetryUs = 1'000'000;
 constexpr int kTries = 3;
@@ -41,8 +42,8 @@ void SlotPool::Reset(const std::vector<uint32_t>& live, const std::vector<uint32
   ++generation_;
   preparing_ = 0;
   retry_at_us_ = 0;
-  // What was ready or resting has a namespace that is about to go, or has a new owner in
-  // `prepared`.
+  // The namespaces of ready and resting slots are about to disappear, or the slots have a new owner
+  // in `prepared`.
   std::vector<uint32_t> leftover;
   for (const Ready& slot : ready_) {
     leftover.push_back(slot.number);
@@ -63,7 +64,7 @@ void SlotPool::Reset(const std::vector<uint32_t>& live, const std::vector<uint32
     if (claim(slot)) {
       Discard(slot);
     } else if (slot < use_.size() && use_[slot] == Use::kUsed) {
-      use_[slot] = Use::kTaken;  // by a build that was cut off
+      use_[slot] = Use::kTaken;  // taken by a build that was interrupted
     }
   }
   for (uint32_t slot : leftover) {
@@ -146,7 +147,7 @@ void SlotPool::Discard(uint32_t slot) {
   RemoveSlotSocket(config_.socket_directory, slot);
   spawner_.Ask(wire::DropSlot{slot}, [this, slot, generation = generation_](Status dropped) {
     if (generation != generation_) return;
-    // kFailedPrecondition: it was none that is prepared.
+    // kFailedPrecondition: the slot was not prepared.
     if (!dropped && dropped.error().code() != Code::kFailedPrecondition) {
       LogLine(LogLevel::kWarning, "cannot drop a slot").Add("slot", slot).Add(dropped.error());
     }
@@ -173,7 +174,7 @@ void SlotPool::Rest(uint32_t slot) {
 uint32_t SlotPool::PickNumber() {
   const int64_t now = clock_.BootMicros();
   const auto take_oldest = [&]() -> uint32_t {
-    // A link that lingers must not hold up those behind it.
+    // A link that lingers must not delay the slots behind it.
     for (size_t tries = std::min<size_t>(resting_.size(), 4); tries > 0; --tries) {
       const Resting oldest = resting_.front();
       resting_.pop_front();
@@ -194,10 +195,10 @@ void SlotPool::Pump() {
   while (preparing_ < kPreparingAtOnce) {
     const int64_t now = clock_.BootMicros();
     if (waiters_.size() <= preparing_) {
-      // Nobody waits: keep the stock, in quiet moments.
+      // No take waits: refill the stock, in quiet moments.
       if (busy_ || preparing_ > 0 || ready_.size() >= config_.ready) return;
-      // Half a stock can wait until the client of the last build has had its first output; less
-      // cannot.
+      // Half a stock is enough until the client of the last build has had its first output. A
+      // smaller stock is refilled at once.
       const bool low = ready_.size() * 2 < config_.ready;
       const int64_t rest_until = last_used_us_ + (low ? 0 : config_.refill_delay_us);
       const int64_t due = std::max(rest_until, retry_at_us_);
@@ -206,7 +207,7 @@ void SlotPool::Pump() {
     const uint32_t slot = PickNumber();
     if (slot == 0) {
       if (resting_.empty()) {
-        // Every number belongs to a live sandbox.
+        // Live sandboxes own all numbers.
         while (waiters_.size() > preparing_) {
           const Taken taken = std::move(waiters_.back().taken);
           waiters_.pop_back();
@@ -236,7 +237,7 @@ void SlotPool::Prepare(uint32_t slot) {
   use_[slot] = Use::kPreparing;
   auto sockets = OpenSlotSockets(config_.socket_directory, slot);
   if (!sockets) {
-    // From the loop, as the spawner's answers come.
+    // Reports the error from the loop, as an answer of the spawner would come.
     loop_.Post(guard_([this, slot, generation = generation_, error = sockets.error()] {
       if (generation != generation_) return;
       --preparing_;
@@ -245,7 +246,7 @@ void SlotPool::Prepare(uint32_t slot) {
     }));
     return;
   }
-  // std::function wants copyable captures.
+  // std::function requires copyable captures.
   auto control = std::make_shared<UniqueFd>(std::move(sockets->control));
   const auto done = guard_(
       [this, slot, control, generation = generation_](const Result<wire::PreparedSlot>& prepared) {
@@ -296,8 +297,9 @@ void SlotPool::GiveUpOldWaiters(int64_t now_us) {
 }
 
 void SlotPool::PrepareFailed(uint32_t slot, Error error) {
-  // Not yet: the files of its last sandbox are being deleted. It rests again behind all others, so
-  // nobody waits for what somebody else has left, unless all numbers are like that.
+  // kFailedPrecondition: the files of the slot's last sandbox are still being deleted. The slot
+  // rests again behind all others, so no create waits for that deletion unless all slots are in
+  // this state.
   if (error.code() == Code::kFailedPrecondition && ++unready_in_a_row_ <= resting_.size()) return;
   unready_in_a_row_ = 0;
   ++failures_in_a_row_;

@@ -14,7 +14,7 @@
 namespace atl::sandbox {
 namespace {
 
-// Connections that wait for execd to come up, or to accept.
+// Connections that wait for execd to start, or to accept.
 constexpr int kBacklog = 128;
 
 Result<UniqueFd> ListenAt(const std::string& path) {
@@ -41,7 +41,7 @@ Result<SlotSockets> OpenSlotSockets(const std::string& directory, uint32_t slot)
   ATOLL_ASSIGN(sys::SocketPair pair, sys::UnixPair(SOCK_STREAM));
   sockets.control = std::move(pair.a);
   sockets.execd_control = std::move(pair.b);
-  // It stays for as long as the sandbox does.
+  // The socket stays open as long as the sandbox exists.
   if (IsPastSandboxes(sockets.control.get())) {
     RemoveSlotSocket(directory, slot);
     return Fail(NoDescriptors("another sandbox", sockets.control.get()));

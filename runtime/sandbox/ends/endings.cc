@@ -104,7 +104,7 @@ void Endings::OnTransition(const Sandbox& sandbox, State before) {
       parts_.machine.IsRecorded(sandbox)) {
     Count(sandbox);
   }
-  // A request to end its former self counts no more.
+  // A client's request to end the old version no longer counts.
   if (sandbox.state == State::kReplacing && before != State::kReplacing) stopping_.erase(&sandbox);
 }
 
@@ -139,7 +139,7 @@ void Endings::Release(Sandbox& sandbox) {
   const auto [release, first] = releases_.try_emplace(&sandbox);
   if (first) {
     release->second.asked_us = parts_.clock.BootMicros();
-    // The last moment at which its group is there.
+    // The cgroup exists for the last time here.
     parts_.counts.Close(sandbox);
   }
   const uint64_t order = release->second.order = ++orders_;
@@ -155,7 +155,7 @@ void Endings::Destroyed(const std::string& id, uint64_t order, const Status& sta
   Sandbox* const sandbox = parts_.registry.Look(id);
   if (sandbox == nullptr || !ordered(sandbox)) return;
   if (!status) {
-    // Without a spawner the reconciliation may be first to ask the next one.
+    // Without a spawner, the reconciler may ask the next one first.
     if (status.error().code() != Code::kUnavailable) {
       LogLine(LogLevel::kError, "cannot destroy a sandbox; trying again")
           .Add("sandbox", id)
@@ -183,7 +183,7 @@ void Endings::Forget(Sandbox& sandbox) {
   parts_.logs.Remove(HostId(sandbox), id);
   if (recorded) {
     parts_.history.Remove(id);
-    // A row that cannot be removed says Stopping, and is finished by the next start.
+    // A row that cannot be removed says Stopping, and the next start finishes the removal.
     if (auto removed = parts_.store.Remove(id); !removed) {
       LogLine(LogLevel::kWarning, "cannot remove the record of a deleted sandbox")
           .Add("sandbox", id)
@@ -191,7 +191,8 @@ void Endings::Forget(Sandbox& sandbox) {
     }
   }
   parts_.registry.Remove(sandbox);
-  // Behind the record: until that is gone a restart would still find the user of the volumes.
+  // Released after the record, because until the record is gone a restarted daemon would still find
+  // this user of the volumes.
   parts_.volumes.Release(id);
   parts_.objects.Forget(id);
   if (attempt) attempt->Fail(Deleted("sandbox " + id + " was deleted before it was built"));

@@ -90,7 +90,8 @@ Status Changes::SetPolicy(const Caller& caller, const std::string& id,
   }
   ATOLL_ASSIGN(auto egress, parts_.network.MakeReady(policy));
   ATOLL_TRY(parts_.vaults.CheckPolicy(id, *egress));
-  // The record first: a daemon that dies in between enforces the new policy from its next start on.
+  // Writes the record first: if the daemon dies in between, the next daemon enforces the new policy
+  // from its start on.
   netpolicy::SharedPolicy& recorded = sandbox.spec.network.policy;
   std::swap(recorded, policy);
   Status stored = parts_.store.UpdateSpec(sandbox);

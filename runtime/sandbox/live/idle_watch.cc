@@ -6,9 +6,9 @@ namespace atl::sandbox {
 namespace {
 
 constexpr int64_t kSecondUs = 1'000'000;
-constexpr int64_t kLooks = 4;  // within its time
+constexpr int64_t kLooks = 4;  // samples within the time to idle
 constexpr int64_t kLongestUs = 15 * kSecondUs;
-// What takes less of a processor than one part in so many, waits.
+// A sandbox that uses less than 1/kShare of one CPU is idle.
 constexpr int64_t kShare = 100;
 
 }  // namespace
@@ -54,7 +54,7 @@ void IdleWatch::Look(const std::string& id) {
   const int64_t now_us = clock_.BootMicros();
   const auto cpu = cpu_micros_(watched.slot);
   const auto most = static_cast<uint64_t>((now_us - watched.looked_us) / kShare);
-  // What cannot be told is not taken for idleness.
+  // A sandbox whose CPU time is unknown does not count as idle.
   const bool computes = !cpu || *cpu > watched.cpu_micros + most;
   if (cpu) watched.cpu_micros = *cpu;
   watched.looked_us = now_us;
@@ -72,7 +72,8 @@ void IdleWatch::OnRefused(const std::string& id) {
   const bool over = watched.uses->last_us + watched.after_us <= clock_.BootMicros();
   if (watched.timer == 0 || !over) return;
   loop_.Cancel(watched.timer);
-  // Not here: whoever ends a request does not expect that its sandbox is paused meanwhile.
+  // Deferred, because the code that ends a request does not expect its sandbox to be paused
+  // meanwhile.
   watched.timer = loop_.After(0, [this, id] { Look(id); });
 }
 

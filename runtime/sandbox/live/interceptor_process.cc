@@ -19,7 +19,8 @@
 namespace atl::sandbox {
 namespace {
 
-// One that ends at once is not started with every connection.
+// Minimum time between two starts, so that a process that ends at once is not restarted by every
+// connection.
 constexpr int64_t kRestartUs = 1'000'000;
 constexpr int kStandardError = 2;
 
@@ -30,7 +31,8 @@ Status Send(int line, T message) {
   return sys::SendMessage(line, packet.bytes, packet.descriptors);
 }
 
-// The daemon waits for no child, so that one may have ended already, and its number be another's.
+// Opens the pidfd of a child. The daemon ignores SIGCHLD, so the child may have ended already, and
+// its pid may belong to another process.
 UniqueFd OpenChild(pid_t pid) {
   auto process = sys::PidfdOpen(pid);
   siginfo_t info{};
@@ -57,7 +59,7 @@ void InterceptorProcess::SetVault(vault::Vault vault, Done done) {
 Status InterceptorProcess::Start() {
   ATOLL_ASSIGN(sys::SocketPair line, sys::UnixPair(SOCK_SEQPACKET));
   if (::fcntl(line.a.get(), F_SETFL, O_NONBLOCK) != 0) return FailSys("fcntl O_NONBLOCK");
-  // It sees no environment of ours, and its log is ours.
+  // The interceptor gets no environment variables of the daemon and writes to the daemon's log.
   ATOLL_ASSIGN(
       const pid_t pid,
       Spawn({program_.path,
@@ -89,7 +91,7 @@ void InterceptorProcess::Empty() {
 
 void InterceptorProcess::Stop() {
   if (watch_ != 0) loop_.Unwatch(std::exchange(watch_, 0));
-  // One that hangs ends, too.
+  // SIGKILL also ends a process that hangs.
   if (process_) (void)sys::PidfdSignal(process_.get(), SIGKILL);
   process_.reset();
   line_.reset();
@@ -114,7 +116,7 @@ void InterceptorProcess::OnAnswer() {
 
 void InterceptorProcess::Answered(const Status& status) {
   auto waiting = std::exchange(waiting_, {});
-  // The oldest is what was in force before any of them.
+  // The oldest change has the vault that was in force before all of them.
   if (!status && !waiting.empty()) vault_ = std::move(waiting.front().former);
   for (const Change& change : waiting) change.done(status);
 }
@@ -138,7 +140,8 @@ Result<UniqueFd> InterceptorProcess::Take(netpolicy::InterceptedConnection conne
   serve.client = std::move(connection.client);
   serve.server = std::move(connection.server);
   serve.lease = std::move(lease.b);
-  // No room: it has not read for hundreds of connections, and this one is refused.
+  // A full socket means that the process has not read hundreds of connections; the daemon refuses
+  // this one.
   ATOLL_TRY(Send(line_.get(), std::move(serve)));
   return std::move(lease.a);
 }

@@ -15,7 +15,7 @@ constexpr int64_t kSpawnerPatienceUs = 5 * 1000 * 1000;
 constexpr char kPausingText[] = "Its processes are being stopped";
 constexpr char kResumingText[] = "Its processes are being let go on";
 
-// The cause that a paused sandbox shows, by whose pause it says that it is.
+// Returns the cause that a paused sandbox shows: the idle policy or a client.
 Cause PausedCause(const Sandbox& sandbox) {
   if (!IsIdleReason(sandbox.reason)) return {"CONTAINER_PAUSED", "Sandbox is paused"};
   return {kIdlePaused, "Sandbox is paused, as nobody used it; the next request lets it go on"};
@@ -49,7 +49,8 @@ void Pauses::Pause(const Caller& caller, const std::string& id, Settled done) {
 void Pauses::Resume(const Caller& caller, const std::string& id, Settled done) {
   SwitchVisible(caller, id, Event::kResume, "CONTAINER_RESUMING", kResumingText,
                 [this, id, done = std::move(done)](const Status& resumed) {
-                  // Whatever becomes of the requests that were open when it was paused.
+                  // A client's resume counts as use, whatever happens to the requests that were
+                  // open during the pause.
                   const Sandbox* const sandbox = parts_.registry.Look(id);
                   if (resumed && sandbox != nullptr) Use(*sandbox);
                   done(resumed);
@@ -93,8 +94,8 @@ void Pauses::Wake(const Caller& caller, const std::string& id, Settled done) {
                   });
   }
   if (sandbox.state == State::kResuming) return parts_.waiters.Add(sandbox, std::move(done));
-  // On its way to the pause, which has to end first, whichever way: what follows from that is done
-  // behind the answer.
+  // The sandbox is on its way to the pause, which has to end first, with or without success. The
+  // wake-up runs after the answer to that pause.
   parts_.waiters.Add(sandbox, [this, caller, id, done = std::move(done)](const Status&) {
     parts_.loop.Post(guard_([this, caller, id, done] { Wake(caller, id, done); }));
   });
@@ -123,7 +124,7 @@ void Pauses::OnTransition(Sandbox& sandbox, State before) {
     before == State::kRunning ? idle_.Rest(sandbox.id) : WatchIdle(sandbox);
   }
   if (sandbox.state == State::kPausing && before != State::kPausing) sandbox.reclaimed_bytes = 0;
-  // Orders about its former self count no more.
+  // Orders for the old version of a sandbox no longer count.
   if (sandbox.state == State::kReplacing && before != State::kReplacing) {
     orders_of_.erase(&sandbox);
   }
@@ -145,7 +146,7 @@ void Pauses::OnIdle(const std::string& id) {
   if (policy.ends) {
     return parts_.machine.ApplyAnyway(*sandbox, Event::kExpire, {"IDLE_ENDED", why});
   }
-  // A pause that could not be recorded is tried again after as long an idle time.
+  // If the pause cannot be recorded, the watch tries again after another idle time.
   idle_.Watch(id, sandbox->slot, policy.after_seconds);
   const Settled counted = [this, id](const Status& paused) {
     if (paused) {
@@ -168,7 +169,7 @@ void Pauses::SwitchVisible(const Caller& caller, const std::string& id, Event ev
 
 void Pauses::Switch(Sandbox& sandbox, Event event, const char* reason, const char* message,
                     const Settled& done) {
-  // Before the event, whose answer may come at once.
+  // Adds the waiter before the event, whose answer may come at once.
   parts_.waiters.Add(sandbox, done);
   if (auto applied = parts_.machine.Apply(sandbox, event, {reason, message}); !applied) {
     parts_.waiters.TakeBack(sandbox);
@@ -200,9 +201,9 @@ void Pauses::Answered(const std::string& id, uint64_t order, bool frozen, const 
   if (asked == nullptr) return;
   Machine& machine = parts_.machine;
   if (!status && status.error().code() == Code::kUnavailable) {
-    // The reconciliation asks the next spawner, which after an upgrade is there at once. Else the
-    // request is refused, and what is refused must not happen later: what the lost spawner may have
-    // done of it, the next reconciliation sees and undoes.
+    // The reconciler asks the next spawner, which after an upgrade exists at once. Otherwise the
+    // request is refused, and a refused request must not take effect later: the next reconciliation
+    // finds and undoes what the lost spawner may have done.
     parts_.loop.After(kSpawnerPatienceUs,
                       guard_([this, id, order, status] { NotAsked(id, order, status); }));
     return;
@@ -214,7 +215,7 @@ void Pauses::Answered(const std::string& id, uint64_t order, bool frozen, const 
   }
   if (status) {
     machine.ApplyAnyway(*asked, Event::kFrozen, PausedCause(*asked));
-    // Behind the answer to who asked for the pause, which stands whatever comes of it.
+    // Runs after the answer to the pause, which stays valid whether or not the reclaim succeeds.
     if (const Sandbox* const still = Asked(id, order)) AskReclaim(*still);
     return;
   }
@@ -252,7 +253,7 @@ void Pauses::Reclaimed(const std::string& id, uint64_t order,
   Sandbox* const asked = Asked(id, order);
   if (asked == nullptr || asked->state != State::kPaused) return;
   Sandbox& sandbox = *asked;
-  // Without a spawner: the reconciliation asks the next one.
+  // The spawner is gone: the reconciler asks the next one.
   if (!reclaimed && reclaimed.error().code() == Code::kUnavailable) return;
   if (reclaimed) {
     const bool news = sandbox.reclaimed_bytes == 0;
@@ -276,7 +277,7 @@ void Pauses::Reclaimed(const std::string& id, uint64_t order,
     parts_.history.Note(sandbox, "MemoryKept", parts_.clock.UnixMillis());
   }
   const Status stored = parts_.store.Update(sandbox);
-  // It is told again after a restart.
+  // A restarted daemon gets the number again.
   if (!stored) LogLine(LogLevel::kWarning, "cannot record").Add("sandbox", id).Add(stored.error());
 }
 

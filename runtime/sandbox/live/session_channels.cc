@@ -16,7 +16,7 @@ namespace atl::sandbox {
 namespace {
 
 constexpr size_t kPieceSize = 32 << 10;
-// What one request brings; a stranger could send more than anybody takes out.
+// Descriptors of one request. A hostile sandbox could send more than the daemon takes out.
 constexpr size_t kMaxDescriptors = 2;
 
 }  // namespace
@@ -89,7 +89,7 @@ Status SessionChannels::Take(const ChannelPtr& channel, std::string_view bytes) 
 }
 
 void SessionChannels::Ask(const ChannelPtr& channel, wire::SessionRequest request) {
-  // Nothing is read until this one is answered.
+  // The daemon reads the next request only after the answer to this one.
   loop_.Unwatch(std::exchange(channel->watch, 0));
   const auto answer = [this, weak = std::weak_ptr(channel)](const Status& status) {
     if (const ChannelPtr strong = weak.lock()) Answer(strong, status);
@@ -127,7 +127,8 @@ void SessionChannels::Answer(const ChannelPtr& channel, const Status& status) {
     reply.message = status.error().message().substr(0, wire::kMaxSessionReply / 2);
   }
   const std::string frame = wire::Frame(wire::EncodeFields(reply));
-  // It has answered whatever it was told before, so there is room.
+  // execd reads each answer before it sends its next request, so the socket has room. Without room
+  // the sandbox misbehaves, and its channel is closed.
   const ssize_t n =
       ::send(channel->socket.get(), frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (n != static_cast<ssize_t>(frame.size())) return Close(channel);

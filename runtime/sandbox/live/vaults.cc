@@ -24,13 +24,14 @@ void Vaults::Set(const Sandbox& sandbox, vault::Vault vault, std::function<void(
   }
   const auto process = entry.process;
   Attach(sandbox.id, sandbox.slot);
-  // It holds this until it answers, and must not hold itself.
+  // The callback captures the bare pointer: the process holds the callback until its answer, and
+  // must not hold itself.
   process->SetVault(std::move(vault), [this, is_new, id = sandbox.id, asked = process.get(),
                                        done = std::move(done)](const Status& status) {
     const auto found = entries_.find(id);
     if (!status && is_new && found != entries_.end() && found->second.process.get() == asked) {
       network_.SetInterceptor(found->second.slot, nullptr);
-      // Not from within its own callback, which may be under way.
+      // Deferred, because the process must not be destroyed within its own callback.
       loop_.Post([ended = std::move(found->second.process)] {});
       entries_.erase(found);
     }
@@ -41,7 +42,7 @@ void Vaults::Set(const Sandbox& sandbox, vault::Vault vault, std::function<void(
 void Vaults::Remove(const std::string& id) {
   const auto found = entries_.find(id);
   if (found == entries_.end()) return;
-  // Connections under way keep it, and go on.
+  // Open connections hold the process and go on.
   found->second.process->Empty();
   network_.SetInterceptor(found->second.slot, nullptr);
   entries_.erase(found);
@@ -50,7 +51,7 @@ void Vaults::Remove(const std::string& id) {
 void Vaults::Attach(const std::string& id, uint32_t slot) {
   const auto found = entries_.find(id);
   if (found != entries_.end()) found->second.slot = slot;
-  // Whoever had the slot before has nothing in it any more.
+  // The former owner of the slot must not keep its interceptor there.
   network_.SetInterceptor(slot, found != entries_.end() ? found->second.process : nullptr);
 }
 
@@ -60,7 +61,8 @@ Status Vaults::CheckPolicy(const std::string& id, const netpolicy::Egress& egres
 }
 
 Status CheckCovered(const vault::Vault& vault, const netpolicy::Egress& egress) {
-  // Without a rule for a name connections are judged by their addresses, and nobody reads names.
+  // Without a rule for a host name, the network judges connections by address and reads no names,
+  // so no credential could be matched.
   if (!egress.has_names() && !vault.bindings.empty()) {
     return Fail(Code::kInvalidArgument,
                 "credentials are bound to host names, and the network policy has no rule for one: "

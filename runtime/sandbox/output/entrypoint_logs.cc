@@ -12,21 +12,23 @@
 namespace atl::sandbox {
 namespace {
 
-// A daemon that starts with a thousand sandboxes answers requests meanwhile.
+// Limit of parallel adoptions, so that a daemon that starts with a thousand sandboxes still answers
+// requests.
 constexpr int kAdoptionsAtOnce = 2;
-// One read, and with it one write. See execd/run/output_feed.cc: what is read and not yet written
-// must fit what execd keeps beside what is in the socket.
+// Size of one read, and of one write. Bytes that are read and not yet written must fit into execd's
+// buffer beside the bytes in the socket (execd/run/output_feed.cc).
 constexpr size_t kReadSize = 32 << 10;
 // 13 MB a second over all sandboxes: some percent of a core.
 constexpr size_t kTickBudget = 64 << 10;
 constexpr int64_t kTickUs = 5000;
 constexpr int64_t kConnectRetryUs = 1'000'000;
-// A sandbox can run out of memory a hundred times a second, and its history holds few events. In
-// this time each note is passed on once, and as many as there are notes.
+// A sandbox can run out of memory a hundred times a second, and its history holds few events. So
+// within kNotePauseUs each note is passed on once, and at most kMaxNotes notes.
 constexpr int64_t kNotePauseUs = 60'000'000;
 constexpr size_t kMaxNotes = 2;
 constexpr size_t kMaxNote = 200;
-// Logs of removed sandboxes; above it the oldest go, whatever the configuration says.
+// Logs of removed sandboxes. The oldest above this number are removed, whatever the configuration
+// says.
 constexpr size_t kMaxKept = 256;
 
 char g_read_buffer[kReadSize];
@@ -52,7 +54,7 @@ Status EntrypointLogs::Start(const std::unordered_set<std::string>& sandboxes) {
       Keep(log.id, log.name, std::min(log.removed_ms, now));
     } else {
       has_files_.insert(log.id);
-      // Removed, and then we were killed.
+      // An earlier daemon was killed after the sandbox was removed and before its log was.
       if (!sandboxes.contains(log.id)) RemoveFiles(log.id, log.id);
     }
   }
@@ -89,7 +91,7 @@ void EntrypointLogs::Adopt(const std::string& id, const std::string& execd_socke
                            const std::string& access_token) {
   const StreamPtr stream = store_ ? Begin(id) : nullptr;
   if (!stream) return;
-  // Until its end is known nothing else may be done with its files.
+  // Blocks all other work on the files until their end is known.
   stream->writing = true;
   adoptions_.push_back({stream, execd_socket, access_token});
   AdoptNext();
@@ -128,7 +130,7 @@ void EntrypointLogs::Connect(const StreamPtr& stream, const std::string& execd_s
                              const std::string& access_token) {
   if (stream->removed) return;
   auto socket = ConnectToExecd(execd_socket);
-  // Its queue of connections is full: it is frozen, or very busy.
+  // EAGAIN: the accept queue is full, because the sandbox is frozen or very busy.
   if (!socket && socket.error().error_number() == EAGAIN) {
     loop_.After(kConnectRetryUs, guard_([this, stream, execd_socket, access_token] {
                   Connect(stream, execd_socket, access_token);
@@ -212,7 +214,7 @@ Status EntrypointLogs::TakeFrame(Stream& stream, wire::OutputFrame frame) {
     return Fail(Code::kInvalidArgument, "output frame at " + std::to_string(frame.offset) +
                                             ", expected at " + std::to_string(stream.offset));
   }
-  // A sandbox has the host's clock, but need not tell what it says.
+  // The sandbox uses the host's clock, but may send any time.
   const int64_t now = clock_.UnixMillis() * 1000 + 999;
   frame.time_us = std::clamp(frame.time_us, std::min(stream.time_us, now), now);
   stream.time_us = frame.time_us;
@@ -233,7 +235,8 @@ void EntrypointLogs::PassOn(Stream& stream, const std::string& note) {
   if (on_note_) on_note_(stream.id, text);
 }
 
-// A stream whose turn is later is not watched: it would be reported in every round.
+// Stops watching the socket until the stream's turn. The loop would report it in every round
+// otherwise.
 void EntrypointLogs::Park(const StreamPtr& stream) {
   StopListening(stream);
   if (!std::exchange(stream->parked, true)) queue_.push_back(stream);
@@ -287,7 +290,7 @@ void EntrypointLogs::Written(const StreamPtr& stream, const Status& status, size
   const bool was_failing = std::exchange(failing_, !status);
   if (!status) {
     ++stats_.write_errors;
-    // Once, not for each line: the disk is full for all of them.
+    // Logged once and not for each line, because a full disk affects all of them.
     if (!was_failing) {
       LogLine(LogLevel::kError, "cannot write a log; output is lost until that is possible again")
           .Add("sandbox", stream->id)
@@ -296,7 +299,7 @@ void EntrypointLogs::Written(const StreamPtr& stream, const Status& status, size
     }
   }
   if (stream->removed) return RemoveFiles(stream->id, stream->kept_as);
-  // A watcher may unwatch itself or another.
+  // A watcher may unwatch itself or another watcher.
   std::vector<uint64_t> ids;
   for (const auto& [id, watcher] : stream->watchers) ids.push_back(id);
   for (const uint64_t id : ids) {

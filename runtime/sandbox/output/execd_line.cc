@@ -35,7 +35,7 @@ Status SendRequest(int socket, std::string_view what, const std::string& access_
     request.append(std::to_string(body.size())).append("\r\n");
   }
   request.append("\r\n").append(body);
-  // Into an empty socket: whole, or not at all.
+  // The socket's buffer is empty, so the request is sent whole or not at all.
   const ssize_t n = ::send(socket, request.data(), request.size(), MSG_NOSIGNAL);
   if (n != static_cast<ssize_t>(request.size())) return FailSys("send to execd");
   return {};

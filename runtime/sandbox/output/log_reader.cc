@@ -13,8 +13,8 @@
 namespace atl::sandbox {
 namespace {
 
-// One part, for somebody who follows: short lines become text of fifteen times the size, which a
-// slow client makes us hold.
+// Size of one part for a follower: short lines become text of fifteen times the size, which the
+// daemon holds for a slow client.
 constexpr size_t kStep = 32 << 10;
 static_assert(kStep > wire::kMaxOutputFrame);
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
@@ -43,7 +43,7 @@ void AppendUtf8(std::string_view text, std::string* out) {
 
 void OutputLines::Miss(int64_t time_us, uint64_t bytes, const Sink& sink) {
   missing_ += bytes;
-  // What was begun before the hole does not go on behind it.
+  // A line that began before the gap does not continue after it.
   Finish(sink);
   sink(time_us, Line(time_us, "[" + std::to_string(bytes) + " bytes of output are missing here]"));
 }
@@ -118,7 +118,7 @@ std::string LogReader::ReadLast(const LogStore::Files& files) {
 void LogReader::ReadFiles(const LogStore::Files& files, bool whole, const OutputLines::Sink& sink) {
   more_ = false;
   budget_ = kStep;
-  // Whatever is older than the file where we stopped has been read.
+  // Files older than the one with the saved position have been read.
   size_t from = 0;
   for (size_t i = 0; i < files.size(); ++i) {
     struct stat info {};
@@ -130,7 +130,8 @@ void LogReader::ReadFiles(const LogStore::Files& files, bool whole, const Output
 void LogReader::ReadFile(int fd, bool whole, const OutputLines::Sink& sink) {
   struct stat info {};
   if (::fstat(fd, &info) != 0) return;
-  // Shorter: what did not fit on the disk was taken back. Frames that we know are ignored.
+  // A shorter file was truncated after a failed write. The lines ignore frames that they have seen
+  // already.
   if (info.st_ino != inode_ || info.st_size < position_) position_ = 0;
   inode_ = info.st_ino;
   const int64_t before_all = position_;
@@ -151,7 +152,7 @@ void LogReader::ReadFile(int fd, bool whole, const OutputLines::Sink& sink) {
     position_ += static_cast<int64_t>(before + static_cast<size_t>(n) - frames.pending());
     if (whole) continue;
     budget_ -= std::min(budget_, static_cast<size_t>(n));
-    // Never without a step forward: what is pending is read again by the next call.
+    // Each call advances by at least one piece. The next call reads a pending partial frame again.
     if (budget_ == 0 && position_ > before_all) {
       more_ = true;
       return;

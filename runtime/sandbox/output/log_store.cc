@@ -17,7 +17,7 @@ namespace {
 constexpr char kLog[] = "log";
 constexpr char kOlderLog[] = "log.1";
 constexpr std::string_view kRemovedMark = ".removed-";
-// The largest limit; one that was lowered leaves larger files behind.
+// The largest possible limit, because a lowered limit leaves larger files behind.
 constexpr size_t kMaxRead = 1 << 30;
 
 Status BadId(const std::string& id) {
@@ -28,7 +28,7 @@ Result<UniqueFd> OpenDirectory(int parent, const std::string& name) {
   return sys::OpenAt(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 }
 
-// False: not a name of ours.
+// Returns false if the name is not the name of a log.
 bool ParseName(const std::string& name, LogStore::Found* found) {
   found->name = name;
   found->removed_ms = 0;
@@ -42,7 +42,7 @@ bool ParseName(const std::string& name, LogStore::Found* found) {
   return error == std::errc() && rest == end && found->removed_ms > 0;
 }
 
-// The file that is written to, with room for `size` bytes more.
+// Opens the present file, with room for `size` more bytes.
 Result<UniqueFd> OpenForAppend(int directory, uint64_t max_file, size_t size, uint64_t* present) {
   constexpr int kFlags = O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW;
   ATOLL_ASSIGN(UniqueFd file, sys::OpenAt(directory, kLog, kFlags, 0600));
@@ -92,7 +92,7 @@ Status LogStore::Append(const std::string& id, std::string_view frames) const {
                OpenForAppend(directory->get(), max_file_, frames.size(), &present));
   Status written = sys::WriteAll(file.get(), frames);
   if (written) return written;
-  // Part of it may be there.
+  // A part of the frames may have been written.
   if (::ftruncate(file.get(), static_cast<off_t>(present)) != 0) return FailSys("ftruncate log");
   return written;
 }
@@ -130,8 +130,8 @@ LogStore::Files LogStore::OpenFiles(const std::string& name) const {
   if (!ParseName(name, &found)) return files;
   const auto directory = OpenDirectory(directory_.get(), name);
   if (!directory) return files;
-  // The newer first: renamed in between, it would otherwise be missed, and now is seen twice, which
-  // readers notice by its offsets.
+  // Opens the newer file first. If a rename happens in between, the reader gets one file twice, and
+  // notices that by the offsets. In the other order it would miss a file.
   auto newer = sys::OpenAt(directory->get(), kLog, O_RDONLY | O_NOFOLLOW);
   auto older = sys::OpenAt(directory->get(), kOlderLog, O_RDONLY | O_NOFOLLOW);
   if (older) files.push_back(std::move(*older));

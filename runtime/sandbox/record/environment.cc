@@ -5,13 +5,13 @@
 namespace atl::sandbox {
 namespace {
 
-// The directories that a shell without any configuration searches.
+// The directories that an unconfigured shell searches.
 constexpr char kDefaultPath[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 }  // namespace
 
 std::vector<std::string> EnvironmentOf(const Sandbox& sandbox) {
-  // The request beats the image.
+  // A variable of the request overrides the image's.
   const auto& request = sandbox.spec.env;
   std::vector<std::string> env;
   env.reserve(sandbox.config.env.size() + request.size() + 2);

@@ -6,10 +6,10 @@
 namespace atl::sandbox {
 namespace {
 
-// A cell is the next state, by its first letters, and the sign of what is to be done:
+// A cell has the next state, by its first letters, and the sign of the action:
 //
 //   . nothing            & launch      - freeze     * release what it holds
-//   > later, when built  ~ wait        + thaw       = keep the record
+//   > defer until built  ~ wait        + thaw       = keep the record
 //   # refuse             ^ publish     @ settle     x forget the record
 //   ! a bug              % replace     $ begin
 constexpr std::string_view kStateCodes = "AcAwQuBuRpRuPgPdRgCaStGoEgTeFgFa";
@@ -46,7 +46,7 @@ constexpr std::string_view kTable[kEvents] = {
 
 using Table = std::array<std::array<Transition, kStates>, kEvents>;
 
-// A cell that cannot be read does not compile.
+// An unreadable cell is a compile error.
 consteval Table ReadTable() {
   Table table{};
   for (int event = 0; event < kEvents; ++event) {
@@ -101,8 +101,8 @@ std::string_view StateName(State state) {
 }
 
 Result<State> ParseState(std::string_view name, uint32_t slot) {
-  // Of a launch nothing is recorded but that its image is awaited (or that it is rolled back, which
-  // other fields tell), of a removal nothing but that it is not over.
+  // The store holds a launch only as kAwaiting (or rolled back, which other fields tell), and a
+  // removal only as kStopping.
   for (const State state : {State::kAwaiting, State::kRunning, State::kPausing, State::kPaused,
                             State::kResuming, State::kStopping}) {
     if (StateName(state) == name) return state;

@@ -1,5 +1,5 @@
-// While all runs: what the records say, what the spawner holds and what the kernel has should never
-// differ. What does is a fault, is said so, and is mended as after a restart.
+// Compares records, spawner and kernel while the daemon runs. They should never differ. A
+// difference is a fault: the daemon logs it and repairs it like after a restart.
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -13,11 +13,12 @@ namespace atl::sandbox {
 namespace {
 
 constexpr int64_t kCompareTickUs = 2 * 1000 * 1000;
-// Compared each 30 s; and at once when so many have been removed and it has become quiet.
+// The daemon compares every 30 s, and also at once when kBurst sandboxes have been removed and it
+// has become quiet.
 constexpr int kTicksBetween = 15;
 constexpr uint64_t kBurst = 100;
 constexpr int kTicksForSpawner = 2;
-// A removal is under way for milliseconds.
+// A removal normally takes milliseconds.
 constexpr int64_t kStuckUs = 60 * 1000 * 1000;
 
 constexpr std::string_view kNames[kDifferences] = {"orphan", "vanished", "missed_exit", "forgotten",
@@ -64,7 +65,7 @@ void Reconciler::CompareLater() {
       return CompareLater();
     removed_compared_ = parts_.endings.removed();
     parts_.spawner.Ask(wire::Hello(), [this](const Result<wire::Greeting>& hello) {
-      // Without a spawner: the next one's hello is compared.
+      // Without a spawner, the next one's hello is compared.
       quiet_ticks_ = hello && Compare(*hello) ? kTicksBetween : 0;
       CompareLater();
     });
@@ -72,7 +73,7 @@ void Reconciler::CompareLater() {
 }
 
 void Reconciler::EndWithoutSpawner() {
-  // The next spawner is there in a moment as a rule, and may know exit codes.
+  // The next spawner usually comes in a moment, and may know exit codes.
   if (parts_.attempts.stopping() || ++ticks_without_spawner_ <= kTicksForSpawner) return;
   std::vector<wire::SandboxRecord> ended;
   for (const auto& [id, sandbox] : parts_.registry) {
@@ -91,8 +92,8 @@ void Reconciler::EndWithoutSpawner() {
 }
 
 bool Reconciler::Compare(const wire::Greeting& hello) {
-  // Answers come in order: what was asked and answered before is in it, and only what is under way
-  // may differ.
+  // Answers come in order: the hello contains everything that was asked and answered before it, so
+  // only work in flight may differ.
   RecoveryPlan plan = PlanFor(hello);
   std::erase_if(plan.unfinished, [this](const std::string& id) {
     return parts_.endings.IsReleasing(*parts_.registry.Look(id));

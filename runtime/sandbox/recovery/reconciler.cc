@@ -23,9 +23,9 @@ constexpr size_t kIdsOfALine = 25;
 }  // namespace
 
 Status Reconciler::Start(const wire::Greeting& hello) {
-  // Before the first record can be removed.
+  // Called before the first record can be removed.
   ATOLL_TRY(parts_.registry.Open(parts_.store.db()));
-  // Before the sandboxes that it counts.
+  // Loaded before the sandboxes, because they are counted for their pools.
   ATOLL_TRY(parts_.pools.Load());
   ATOLL_TRY(parts_.templates.Load());
   ATOLL_ASSIGN(std::vector<Sandbox> recorded, parts_.store.Load());
@@ -44,7 +44,7 @@ Status Reconciler::Start(const wire::Greeting& hello) {
   parts_.volumes.Start();
   StartDiagnostics();
   ATOLL_TRY(parts_.attempts.Load());
-  // Before the pool makes those of new slots.
+  // Called before the pool makes sockets of new slots.
   RemoveStaleSockets();
   Reconcile(hello);
   GiveUpPending(hello);
@@ -55,7 +55,7 @@ Status Reconciler::Start(const wire::Greeting& hello) {
 }
 
 void Reconciler::OnExit(const wire::SandboxRecord& record) {
-  // Nothing has been started yet in what a rollback builds.
+  // Nothing has been started yet in a version that a rollback builds.
   if (parts_.rollbacks.KeepExit(record)) return;
   Sandbox* const sandbox = parts_.registry.ByHost(record.id);
   sandbox != nullptr ? parts_.endings.Exited(*sandbox, record) : parts_.pools.Lost(record.id);
@@ -77,7 +77,7 @@ void Reconciler::StartDiagnostics() {
     const bool of_pids = text == wire::kPidsLimitNote;
     HistoryEvent event{parts_.clock.UnixMillis(), of_pids ? kPidsLimit : kOutOfMemory,
                        of_pids ? "PIDS_LIMIT" : "OUT_OF_MEMORY", text};
-    // One that is on its way out keeps no history, and is followed all the same.
+    // A sandbox that is leaving keeps no history, but followers still get the event.
     IsLeaving(sandbox->state) ? parts_.history.Tell(sandbox->id, std::move(event))
                               : parts_.history.Add(sandbox->id, std::move(event));
   });
@@ -93,7 +93,7 @@ void Reconciler::GiveUpPending(const wire::Greeting& hello) {
   }
   for (const std::string& id : pending) {
     Sandbox& sandbox = *parts_.registry.Look(id);
-    // Its build may have begun, which no record says.
+    // The build may have begun; no record says so.
     const auto found =
         std::find_if(hello.sandboxes.begin(), hello.sandboxes.end(),
                      [&id](const wire::SandboxRecord& record) { return record.id == id; });
@@ -115,7 +115,7 @@ RecoveryPlan Reconciler::PlanFor(const wire::Greeting& hello) const {
 
 void Reconciler::KeepRules() {
   const auto kept = [](const Status& status) {
-    // Unavailable: the next spawner is asked.
+    // kUnavailable: the next spawner is asked.
     if (status || status.error().code() == Code::kUnavailable) return;
     LogLine(LogLevel::kError, "the spawner does not keep the network rules").Add(status.error());
   };
@@ -126,9 +126,9 @@ void Reconciler::KeepRules() {
 
 void Reconciler::Reconcile(const wire::Greeting& hello) {
   ticks_without_spawner_ = 0;
-  // Orders to another spawner are answered, if at all, by its loss.
+  // Orders to the former spawner get no answer but the loss of its connection.
   parts_.orphans.Forget();
-  // Members have no record, and are orphans to what follows.
+  // Members have no record, so PlanFor treats them as orphans.
   parts_.pools.Reset();
   std::vector<uint32_t> slots = OwnedSlots();
   const RecoveryPlan plan = PlanFor(hello);
@@ -143,19 +143,20 @@ void Reconciler::Reconcile(const wire::Greeting& hello) {
     parts_.logs.Adopt(parts_.registry.HostIdOf(id), parts_.registry.SocketPathOf(id),
                       parts_.registry.Look(id)->access_token);
   }
-  // A pause that was cut off is finished, and so is its end: asking twice does no harm.
+  // Repeats an interrupted freeze or thaw. A repeated order does no harm.
   for (const std::string& id : plan.adopted) {
     Sandbox& sandbox = *parts_.registry.Look(id);
     if (sandbox.state == State::kPausing) parts_.pauses.Ask(sandbox, true);
     if (sandbox.state == State::kResuming) parts_.pauses.Ask(sandbox, false);
   }
   CarryOut(plan);
-  // The last spawner may have reclaimed some of it: this one tells so again, or does it now.
+  // The former spawner may have reclaimed a part of the memory. The new one reports that again, or
+  // reclaims now.
   for (const std::string& id : plan.adopted) {
     const Sandbox* const sandbox = parts_.registry.Look(id);
     if (sandbox != nullptr && sandbox->state == State::kPaused) parts_.pauses.AskReclaim(*sandbox);
   }
-  // Those too that the one before was asked to remove.
+  // Includes layers that the former spawner was asked to remove.
   parts_.layers.Collect();
   parts_.rollbacks.FormersGone();
   LogLine(LogLevel::kInfo, "sandboxes reconciled with the host")
@@ -223,7 +224,8 @@ std::vector<netpolicy::LiveSlot> Reconciler::LiveSlots(const std::vector<uint32_
     if (owner != owners.end()) {
       one.request = owner->second->spec.network;
     } else {
-      one.request.policy = netpolicy::Share({});  // nobody's: it reaches nothing until it is gone
+      one.request.policy = netpolicy::Share(
+          {});  // nobody owns the slot, so its link reaches nothing until it is removed
     }
   }
   return live;
@@ -251,7 +253,7 @@ void Reconciler::Shutdown(std::function<void(Status)> done) {
   parts_.pools.Stop();
   parts_.templates.Stop();
   parts_.spawner.Ask(wire::Stop(), [this, done = std::move(done)](Status stopped) {
-    // If a step fails, the rest is done all the same, and the error is told.
+    // If a step fails, the other steps still run, and the error is reported.
     Status removed = parts_.network.RemoveAll();
     Status forgotten = parts_.store.RemoveAll();
     parts_.logs.RemoveAll();

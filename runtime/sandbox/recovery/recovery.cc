@@ -24,11 +24,13 @@ RecoveryPlan PlanRecovery(const std::vector<const Sandbox*>& recorded,
       case State::kBuilding:
       case State::kCancelled:
       case State::kGone:
-        // Waiting for its turn it holds nothing and goes on; with a slot, the answer to its build
-        // comes, if only that it was cut off, and brings what follows.
+        // A sandbox that waits for its turn holds nothing and continues. For one with a slot, the
+        // answer to its build will come, if only to say that the build was interrupted, and the
+        // machine does the rest.
         break;
       case State::kReplacing:
-        // In the daemon that has built it: what the next one builds is not there before its turn.
+        // This daemon has built the new version. A version that the next daemon builds is absent
+        // until its turn.
         if (found == present.end()) {
           if (sandbox->slot != 0) plan.vanished.push_back(sandbox->id);
         } else if (found->second->exited) {

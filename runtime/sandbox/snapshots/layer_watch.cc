@@ -13,7 +13,7 @@ constexpr int64_t kStoreLookUs = 60 * 1000 * 1000;
 }  // namespace
 
 struct LayerWatch::Look {
-  std::vector<wire::LayerId> layers;  // not asked for yet
+  std::vector<wire::LayerId> layers;  // layers not asked for yet
   std::set<wire::LayerId> missing;
   std::function<void(Result<std::string>)> done;
 };
@@ -30,7 +30,8 @@ LayerWatch::~LayerWatch() {
 
 void LayerWatch::LookAgain() {
   FindStore([this](const Result<std::string>& store) {
-    // Without an answer nothing is known; the link to the spawner has a subject of its own.
+    // Without an answer nothing is known; the connection to the spawner has its own subject in
+    // /health.
     if (store) health_.Clear("layers");
     if (!store && store.error().code() == Code::kFailedPrecondition) {
       health_.Set("layers", store.error().message());
@@ -66,7 +67,8 @@ void LayerWatch::Ask(const std::shared_ptr<Look>& look) {
                }));
 }
 
-// An image that was removed meanwhile misses nothing. Names stay away: anybody may read /health.
+// An image that was removed meanwhile misses nothing. Names of images are left out, because anybody
+// may read /health.
 std::string LayerWatch::TroubleOf(const std::set<wire::LayerId>& missing) const {
   if (missing.empty()) return {};
   const auto lacks = [&missing](const std::vector<wire::LayerId>& layers) {

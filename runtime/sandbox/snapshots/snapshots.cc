@@ -18,7 +18,7 @@ namespace {
 
 using Stage = Snapshot::State;
 
-// More would only share the disk.
+// Limit of parallel copies: more would only share the disk's bandwidth.
 constexpr size_t kCopiesAtOnce = 2;
 
 Error NoRoom(const std::string& what) {
@@ -148,7 +148,7 @@ void Snapshots::Import(UniqueFd archive, std::string name, Check check, Imported
 }
 
 Result<Snapshot> Snapshots::Admit(const images::Image& image, const std::string& name) {
-  // Others have come meanwhile.
+  // Other snapshots may have been added during the import.
   ATOLL_TRY(CheckCount());
   ATOLL_ASSIGN(Snapshot snapshot, SnapshotOf(image));
   snapshot.id = NewSandboxId();
@@ -186,7 +186,7 @@ void Snapshots::CopyNext() {
 void Snapshots::Copied(const Copy& copy, const Result<wire::Copied>& copied) {
   --copying_;
   CopyNext();
-  // The words of a process that has read a stranger's files.
+  // The error text is untrusted: it comes from a process that has read the sandbox's files.
   if (!copied) return GiveUp(copy, images::DecodeUnpackError(copied.error()));
   const auto report = images::ParseUnpackReport(copied->report);
   if (!report) return GiveUp(copy, report.error());
@@ -206,7 +206,7 @@ void Snapshots::Copied(const Copy& copy, const Result<wire::Copied>& copied) {
 }
 
 Status Snapshots::Keep(const Copy& copy, uint64_t bytes) {
-  // Others have been copied meanwhile.
+  // Other copies may have finished meanwhile.
   if (bytes > BytesLeft()) {
     return Fail(NoRoom("no room for it: it has " + std::to_string(bytes) +
                        " bytes, and [snapshots] max_bytes leaves " + std::to_string(BytesLeft())));
@@ -242,7 +242,7 @@ void Snapshots::Taken(const std::string& id, const Result<uint64_t>& bytes) {
                     timeout ? "snapshot_runtime_timeout" : "snapshot_runtime_failed",
                     WithoutPaths(bytes.error().message(), config_.private_directories));
   }
-  // The next start looks whether its layer is there, and finds it Ready or Failed.
+  // If this fails, the next start checks the layer and decides between Ready and Failed.
   if (!entered) {
     LogLine(LogLevel::kError, "cannot record a snapshot").Add("snapshot", id).Add(entered.error());
   }

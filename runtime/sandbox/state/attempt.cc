@@ -34,8 +34,8 @@ void Attempt::Answer() {
 void Attempt::Fail(const CreateError& why) {
   if (std::exchange(over_, true) || parts_.alive.expired()) return;
   if (!committed_) {
-    // The sandboxes first: a daemon that dies in between answers that they are deleted, and leaves
-    // none that nobody knows.
+    // Takes back the sandboxes before the key. If the daemon dies in between, a repeated request is
+    // told that they are deleted, and no sandbox is left unknown.
     parts_.take_back(*this, why);
     const Status removed = key_stored_ ? parts_.store.RemoveKey(request_.key) : Status();
     if (!removed) {
@@ -48,7 +48,7 @@ void Attempt::Fail(const CreateError& why) {
 }
 
 void Attempt::Tell(const Outcome& outcome) {
-  // The key first: whoever is told may repeat the request at once.
+  // Releases the key before the answers, because a client may repeat the request at once.
   if (!request_.key.empty()) parts_.keys.End(request_.key);
   for (const Answered& answered : std::exchange(waiters_, {})) answered(outcome);
 }

@@ -24,8 +24,8 @@ bool IsRefusal(const Error& error) {
 
 void LogFailed(const Attempt& attempt, const CreateError& why, const char* what) {
   const Attempt::Request& request = attempt.request();
-  // The loss of the spawner is logged once, and each client is told. A client that tries again at
-  // once must not fill the log.
+  // The daemon logs the loss of the spawner once and tells each client. So kUnavailable is logged
+  // at debug level: a client that retries at once must not fill the log.
   LogLine line(
       IsRefusal(why) || why.code() == Code::kUnavailable ? LogLevel::kDebug : LogLevel::kWarning,
       what);

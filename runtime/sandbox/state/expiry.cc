@@ -21,7 +21,7 @@ void Expiry::Remove(const std::string& id) {
   if (found == by_id_.end()) return;
   by_time_.erase({found->second, id});
   by_id_.erase(found);
-  // A timer that is now too early costs one look.
+  // The timer stays. If it is now too early, it costs one look-up.
 }
 
 void Expiry::SetDeadline(const Sandbox& sandbox) {

@@ -18,18 +18,19 @@ namespace atl::sandbox {
 namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
-// Room for the host's own work: a twentieth of it, but no more than this.
+// Room for the host's own work: a twentieth of the host, but no more than this.
 constexpr uint64_t kMostKeptFree = 256 * kMiB;
 constexpr uint64_t kMostPidsKeptFree = 4096;
 
-// What a file of /proc says in its first bytes, which hold what is looked for; no allocation of a
-// page, it is read for every create.
+// Returns the first bytes of a file in /proc, which have the wanted values. Allocates no page,
+// because every create reads these files.
 std::string_view ReadHead(int file, char (&text)[512]) {
   const ssize_t size = TEMP_FAILURE_RETRY(::pread(file, text, sizeof text, 0));
   return {text, size > 0 ? static_cast<size_t>(size) : 0};
 }
 
-// The number of tasks: "0.20 0.18 0.12 1/80 11206" (proc(5), loadavg); 0 if it is not there.
+// Returns the number of tasks from "0.20 0.18 0.12 1/80 11206" (proc(5), loadavg); 0 if it is
+// missing.
 uint64_t TasksOf(std::string_view loadavg) {
   uint64_t tasks = 0;
   const size_t slash = loadavg.find('/');
@@ -53,7 +54,8 @@ Error Exhausted(const std::string& message) {
   return Error(Code::kResourceExhausted, message, ENOMEM);
 }
 
-// The limits of all that runs for it: its own, and those of what serves its buckets outside of it.
+// The limits of everything that runs for a sandbox: its own, and those of its bucket servers, which
+// run outside it.
 struct Ceiling {
   uint64_t memory_bytes;
   uint64_t pids;
@@ -113,7 +115,7 @@ HostBudget BudgetOfHost(double overcommit) {
   budget.pids_budget = times(pid_max);
   budget.memory_reserve = std::min(kMostKeptFree, budget.memory_total / 20);
   budget.pids_reserve = std::min(kMostPidsKeptFree, pid_max / 20);
-  // std::function wants copyable captures.
+  // std::function requires copyable captures.
   budget.free = [pid_max, memory = std::make_shared<UniqueFd>(std::move(*meminfo)),
                  load = std::make_shared<UniqueFd>(std::move(*loadavg))] {
     char head[512];

@@ -67,7 +67,7 @@ Status Machine::Record(const Sandbox& sandbox, State before, Action action) {
     if (action != Action::kPublish && action != Action::kWait) return {};
     return store_.Insert(sandbox, owned->second->key());
   }
-  // A sandbox that waited for its image has layers only now.
+  // A sandbox that waited for its image has got its layers only now.
   if (action == Action::kPublish) ATOLL_TRY(store_.UpdateSpec(sandbox));
   const bool shown = StateName(before) != StateName(sandbox.state);
   return shown || action == Action::kKeep ? store_.Update(sandbox) : Status();

@@ -5,7 +5,7 @@
 namespace atl::sandbox {
 namespace {
 
-// The end of process 1, which tells more than its silence, comes on another socket.
+// Process 1's exit, which explains its silence, arrives on another socket.
 constexpr int64_t kExitPatienceUs = 500'000;
 
 }  // namespace
@@ -59,14 +59,15 @@ void Members::Give(const std::string& id, const Caller& caller, const Wanted& wa
   }
   auto claimed = parts_.check.Claimed(caller, wanted, *member);
   if (!claimed) return refuse(std::move(claimed).error());
-  // It stands still, or nobody knows it: no program of its client's has run without the policy.
+  // The member is frozen or unknown to clients, so no program of its client has run without the
+  // policy.
   if (claimed->spec.network.policy) {
     auto egress = parts_.network.MakeReady(claimed->spec.network.policy);
     Status set = egress ? parts_.network.SetPolicy(claimed->slot, std::move(*egress))
                         : Status(Fail(std::move(egress).error()));
     if (!set) return refuse(std::move(set).error());
   }
-  // From here on it is its client's also for a daemon that starts.
+  // This record gives the member to its client, also for a daemon that restarts.
   if (Status recorded = parts_.store.Reinsert(*claimed, attempt->key()); !recorded) {
     return refuse(std::move(recorded).error().Wrap("record the new sandbox"));
   }
@@ -77,7 +78,7 @@ void Members::Give(const std::string& id, const Caller& caller, const Wanted& wa
   parts_.expiry.SetDeadline(sandbox);
   const auto answer = [this, id, attempt, asked_us](const Status& runs) {
     if (!runs) {
-      // Not from within what tells of it.
+      // Deferred, because this callback must not fail the attempt from within the report.
       return parts_.loop.Post(
           [attempt, refused = RefusedClaim(runs.error())] { attempt->Fail(refused); });
     }

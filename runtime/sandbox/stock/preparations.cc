@@ -11,12 +11,12 @@
 namespace atl::sandbox {
 namespace {
 
-// Beyond execd's own time limit, which tells more.
+// Time beyond execd's own limit. execd's error tells more, so it should come first.
 constexpr int64_t kGraceUs = 10'000'000;
-// What a sandbox says is shown, not stored without bound.
+// Limit of the sandbox's own text that is shown and stored.
 constexpr size_t kMaxShown = 2048;
 
-// Of the whole answer.
+// Returns the status of the complete answer.
 Status StatusOf(const std::string& answer) {
   constexpr std::string_view kDone = "HTTP/1.1 200 ", kFailed = "HTTP/1.1 500 ";
   const size_t head = answer.find("\r\n\r\n");

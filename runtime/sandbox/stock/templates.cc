@@ -9,19 +9,19 @@
 namespace atl::sandbox {
 namespace {
 
-// After a create: its client is about to send the first command.
+// Quiet time after a create, whose client is about to send the first command.
 constexpr int64_t kStockQuietUs = 20'000;
-// Between two tries of a template that fails, and the first of them.
+// First and last delay between two attempts of a failing template.
 constexpr int64_t kFirstTryAgainUs = 2'000'000;
 constexpr int64_t kLastTryAgainUs = 300'000'000;
-// A member that has been ready for so long shows that the template works.
+// A member that has been ready for this long proves that the template works.
 constexpr int64_t kProvenUs = 60'000'000;
-// At once: in all, and for stock, one of each template. One that hangs until its time is over keeps
-// neither other templates nor creates that wait from theirs.
+// Limits of members in preparation: in total, and for stock, one per template. So a member that
+// hangs until its timeout delays neither other templates nor waiting creates.
 constexpr size_t kMostComing = 8;
 constexpr size_t kMostStocking = 4;
 constexpr size_t kMostWaiting = 64;
-// Clients of ours that have not heard for so long have gone.
+// A client that has waited this long has gone.
 constexpr int64_t kWaitUs = 120'000'000;
 
 Error NoneToBeHad(const std::string& id, const std::string& why) {
@@ -73,7 +73,7 @@ void Templates::OnTransition(const Sandbox& sandbox, State before) {
   const auto is_there = [](State state) { return !IsOver(state) && !IsLeaving(state); };
   if (is_there(before) && !is_there(sandbox.state)) return LoseLater(sandbox.id, sandbox.message);
   if (before != State::kBuilding || sandbox.state != State::kRunning) return;
-  // Behind the record.
+  // Deferred until the record is written.
   parts_.loop.Post(guard_([this, id = sandbox.id] { Runs(id); }));
 }
 
@@ -123,7 +123,7 @@ Result<std::string> Templates::Create(TemplateRecord record) {
   ATOLL_TRY(
       CheckKept("stock: with " + std::to_string(record.stock) + " more", kept, most_members_));
   ATOLL_ASSIGN(const Sandbox member, MemberOf(record));
-  // What it could never have; what it cannot have now, it may later.
+  // Refuses only a template that could never fit. A template that does not fit now may fit later.
   if (const Status room = parts_.room.CheckStock(member.spec, true);
       !room && room.error().code() == Code::kInvalidArgument) {
     return Fail(room.error());
@@ -349,7 +349,7 @@ void Templates::Failed(Template& of, const std::string& why) {
       .Add("again_in_s", static_cast<uint64_t>(wait / 1'000'000));
   of.record.failure = why;
   Write(of);
-  // Others that are coming may yet be good.
+  // Other members in preparation may still succeed.
   if (of.coming.empty()) {
     for (const Waiter& waiter : std::exchange(of.waiters, {})) {
       Refuse(waiter, NoneToBeHad(of.record.id, why));
@@ -381,7 +381,7 @@ void Templates::Pump() {
   const int64_t now = parts_.clock.BootMicros();
   size_t coming = 0;
   for (const auto& [id, of] : templates_) coming += of.coming.size();
-  // Who waits first, and at once.
+  // Serves waiting creates first, without delay.
   for (auto& [id, of] : templates_) {
     while (of.coming.size() < of.waiters.size() && coming < kMostComing && now >= of.retry_us) {
       const size_t before = of.coming.size();
@@ -411,7 +411,7 @@ void Templates::Pump() {
 }
 
 void Templates::PumpLater(int64_t delay_us) {
-  // Whoever is earlier calls it, which then sees to the rest.
+  // The earlier caller sets the timer, and Pump then handles the rest.
   if (timer_ != 0) {
     parts_.loop.Cancel(timer_);
     delay_us = std::min(delay_us, kStockQuietUs);
@@ -426,7 +426,7 @@ void Templates::Build(Template& of) {
   const auto member = MemberOf(of.record);
   const Status room = member ? parts_.room.CheckStock(member->spec, true) : Fail(member.error());
   if (!room) {
-    // It passes by itself, and is no fault of the template's; Look tries again.
+    // The lack of room is temporary and not the template's fault; Look tries again.
     of.trouble = room.error().message();
     for (const Waiter& waiter : std::exchange(of.waiters, {})) Refuse(waiter, room.error());
     return;

@@ -11,22 +11,23 @@
 namespace atl::sandbox {
 namespace {
 
-// After a create: its client is about to send the first command, and perhaps the next create. A
-// pool with less than half of its members waits for less.
+// Quiet time after a create, whose client is about to send the first command, and perhaps the next
+// create. A pool with less than half of its members waits less.
 constexpr int64_t kQuietUs = 20'000;
 constexpr int64_t kShortQuietUs = 2'000;
-// What ended one member may end the next.
+// Delay after the loss of a member, because the same cause may end the next one.
 constexpr int64_t kLostUs = 1'000'000;
 
-// Of pools that make themselves. Two: one for the next create and one for that behind it, while the
-// first is built anew.
+// Capacity of an automatic pool. Two members: one for the next create, and one for the create after
+// it, while the first is built again.
 constexpr PoolCapacity kAutomatic = {2, 2, 0, std::numeric_limits<uint32_t>::max()};
 constexpr int64_t kForgottenUs = 600'000'000;
-// One that was used since does not make place for another: images that take turns, more of them
-// than may have a pool, would have each create build and take down for nobody.
+// An automatic pool that was used within this time is not replaced by another. Otherwise, with more
+// images in turns than pools, each create would build and destroy members without using any.
 constexpr int64_t kRecentUs = 60'000'000;
 
-// No name of a pool has a slash. They come before all names, so they give way first.
+// Keys of automatic pools begin with a slash, which no name of a pool has. They sort before all
+// names, so automatic pools give way first.
 std::string AutomaticKey(const std::string& image,
                          const std::map<std::string, std::string>& resource_limits) {
   std::string key = "/" + image;
@@ -34,7 +35,7 @@ std::string AutomaticKey(const std::string& image,
   return key;
 }
 
-// Volumes and a root that cannot be written to belong to the build, and no member has them.
+// The build decides volumes and a read-only root, so no member has them.
 bool CanBeClaimed(const Spec& wanted) {
   return wanted.volumes.empty() && !wanted.readonly_root;
 }
@@ -99,7 +100,7 @@ Status WarmPools::Create(PoolRecord record) {
   }
   ATOLL_TRY(CheckCapacity(record.name, record.capacity));
   ATOLL_ASSIGN(const Sandbox member, parts_.check.PoolMember(record));
-  // What it could never have; what it cannot have now, it may later.
+  // Refuses only a pool that could never fit. A pool that does not fit now may fit later.
   if (const Status room = parts_.room.CheckStock(member.spec, true);
       !room && room.error().code() == Code::kInvalidArgument) {
     return room;
@@ -124,7 +125,7 @@ Status WarmPools::Resize(const std::string& name, const PoolCapacity& capacity) 
   Pool& pool = found->second;
   pool.record = std::move(record);
   pool.filling = false;
-  // Oldest last: those have waited longest, and are as good as the others.
+  // Keeps the oldest members last: they have waited longest and are as good as the others.
   while (pool.members.size() > MostOf(capacity)) {
     auto member = std::move(pool.members.back());
     pool.members.pop_back();
@@ -208,7 +209,7 @@ Result<Wanted> WarmPools::Fill(const Wanted& wanted) const {
 std::unique_ptr<ParkedSandbox> WarmPools::Claim(Checked* checked, const Wanted& wanted) {
   Sandbox& s = checked->sandbox;
   Hold(s);
-  // Of an image that is on its way nothing waits.
+  // An image that is still being imported has no members.
   if (!checked->awaited_image.empty()) return nullptr;
   const auto ref = s.spec.extensions.find(kPoolRef);
   std::unique_ptr<ParkedSandbox> parked;
@@ -217,7 +218,7 @@ std::unique_ptr<ParkedSandbox> WarmPools::Claim(Checked* checked, const Wanted& 
   } else if (s.spec.snapshot_id.empty()) {
     parked = TakeAutomatic(s, wanted.resource_limits);
   }
-  // Its cgroup, its socket and its host name have that id already.
+  // The member's cgroup, socket and host name already have that id.
   if (parked) s.id = s.spec.network.sandbox = parked->sandbox.id;
   return parked;
 }
@@ -226,7 +227,7 @@ std::unique_ptr<ParkedSandbox> WarmPools::Take(const std::string& name, const Sa
   const auto found = pools_.find(name);
   if (found == pools_.end()) return nullptr;
   auto& members = found->second.members;
-  // The spawner has yet to tell, or is not there to tell, that these have ended.
+  // These members have ended, and the spawner has not reported it yet, or is gone.
   while (!members.empty() && !members.front()->control->PeerIsThere()) {
     auto ended = std::move(members.front());
     members.pop_front();
@@ -271,7 +272,7 @@ std::unique_ptr<ParkedSandbox> WarmPools::TakeAutomatic(
   return nullptr;
 }
 
-// Of the bound on all members those with a name come first.
+// Named pools come first within the limit of all members.
 bool WarmPools::HasRoomForAutomatic(uint32_t pools) const {
   return parts_.room.Kept() + uint64_t{pools} * kAutomatic.buffer_max <= most_members_;
 }
@@ -310,7 +311,8 @@ void WarmPools::Hold(const Sandbox& sandbox) {
 void WarmPools::Drop(const Sandbox& sandbox) {
   const auto ref = sandbox.spec.extensions.find(kPoolRef);
   if (ref == sandbox.spec.extensions.end()) return;
-  // One with sandboxes of its own stays: it is the pool that counted this one.
+  // A new pool of the same name must not count it. A pool with sandboxes of its own stays, so it is
+  // the pool that counted this one.
   const auto found = pools_.find(ref->second);
   if (found != pools_.end() && found->second.allocated != 0) --found->second.allocated;
 }
@@ -426,7 +428,7 @@ bool WarmPools::Wants(Pool& pool) const {
   return pool.filling && total < capacity.pool_max;
 }
 
-// When the next member of it is to be built.
+// Returns the time at which the next member of the pool is to be built.
 int64_t WarmPools::DueUs(const Pool& pool) const {
   const bool is_low = pool.members.size() * 2 < pool.record.capacity.buffer_min;
   return std::max(quiet_from_us_ + (is_low ? kShortQuietUs : kQuietUs), pool.not_before_us);
@@ -475,7 +477,7 @@ void WarmPools::Build(Pool& pool) {
   building_ = {pool.record.name, std::move(*member)};
   const uint64_t order = ++order_;
   parts_.slots.SetBusy(true);
-  // It is idle, so this is the turn.
+  // The admission is idle, so the turn comes at once.
   const Status entered = parts_.admission.Enter([this, order] {
     parts_.slots.Take(
         guard_([this, order](Result<SlotPool::Ready> slot) { GotSlot(order, std::move(slot)); }));
@@ -506,9 +508,9 @@ void WarmPools::GotSlot(uint64_t order, Result<SlotPool::Ready> slot) {
 }
 
 void WarmPools::Built(uint64_t order, uint32_t slot, Result<BuiltSandbox> built) {
-  // Of a spawner that is gone: its slots and sandboxes have been counted anew.
+  // The answer is from a spawner that is gone; Reset has counted its slots and sandboxes anew.
   if (order != order_ || !building_) return EndTurn();
-  // Without a slot that was lost in stock, nothing of it is left as it was prepared.
+  // Except for a slot that was lost in stock, nothing of the prepared slot is left.
   if (built || built.error().code() == Code::kFailedPrecondition) parts_.slots.MarkUsed(slot);
   Building done = *std::exchange(building_, std::nullopt);
   const auto pool = pools_.find(done.pool);
@@ -535,7 +537,7 @@ void WarmPools::Built(uint64_t order, uint32_t slot, Result<BuiltSandbox> built)
   if (went_well) Pump();
 }
 
-// Nothing is left of it but what was counted; the next Look tries again.
+// The build left nothing but its counts; the next Look tries again.
 void WarmPools::GiveUp(const Error& error) {
   const Building failed = *std::exchange(building_, std::nullopt);
   stock_.Remove(failed.sandbox.spec);

@@ -3,9 +3,10 @@
 namespace atl::sandbox {
 namespace {
 
-// A trigger, and not a second statement of Store::Remove: no way of losing a record can forget it.
-// Made again at each start, because the number of ids that are kept is part of it. A sandbox is in
-// the store from its publication on, so an id that no client was told is not remembered.
+// The daemon uses a trigger instead of a second statement in Store::Remove, so no code path that
+// removes a record can forget the id. It makes the trigger anew at each start, because the text
+// contains the number of kept ids. A sandbox is in the store only from its publication on, so ids
+// that no client was told are not remembered.
 std::string Trigger(int64_t kept) {
   return "DROP TRIGGER IF EXISTS remember_gone;"
          "CREATE TRIGGER remember_gone AFTER DELETE ON sandboxes BEGIN"

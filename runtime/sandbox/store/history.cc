@@ -40,7 +40,7 @@ void History::Tell(const std::string& id, HistoryEvent event) {
 }
 
 void History::Remove(const std::string& id) {
-  // What was not written yet need not be.
+  // Events of the sandbox that are not written yet are dropped.
   std::erase_if(changes_, [&](const Change& change) { return change.id == id; });
   Enqueue({id, {}});
 }

@@ -15,7 +15,7 @@ void RecordWriter::Write(std::string_view text) {
   if (std::all_of(text.begin(), text.end(), plain)) {
     ((text_ += '"') += text) += '"';
   } else {
-    // Escapes, and the replacement of what is not UTF-8, are the library's.
+    // The JSON library escapes the text and replaces bytes that are not UTF-8.
     text_ += JsonText(json(text));
   }
 }

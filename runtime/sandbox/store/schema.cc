@@ -6,14 +6,15 @@
 
 #include "runtime/base/json_text.h"
 
-// A step that a release has shipped never changes, nor anything it calls: it says nothing by the
-// lists of fields, which go on.
+// A shipped migration step never changes, nor anything that it calls. So a step must not use the
+// lists of fields, which change with later releases.
 namespace atl::sandbox {
 namespace {
 
 using nlohmann::json;
 
-// WITHOUT ROWID: one b-tree, so that a row is one page of the log and not two.
+// The tables are WITHOUT ROWID: with one b-tree per table, writing a row costs one page of the WAL
+// instead of two.
 Status MakeSandboxes(sqlite::Db& db) {
   return db.Exec(
       "CREATE TABLE sandboxes ("
@@ -28,7 +29,7 @@ Status MakeSandboxes(sqlite::Db& db) {
       " spec TEXT NOT NULL) WITHOUT ROWID");
 }
 
-// Numbered, so that the oldest can be dropped without a look at the others.
+// Keys are numbered, so the oldest can be deleted without reading the others.
 Status MakeKeys(sqlite::Db& db) {
   return db.Exec(
       "CREATE TABLE idempotency_keys ("
@@ -39,7 +40,7 @@ Status MakeKeys(sqlite::Db& db) {
       " made_ms INTEGER NOT NULL)");
 }
 
-// Tables that an older release made when it first needed one.
+// Tables that an older release made only when it first needed them.
 constexpr char kUnnumbered[] =
     "CREATE TABLE IF NOT EXISTS gone (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE);"
     "CREATE TABLE IF NOT EXISTS history (id TEXT NOT NULL, seq INTEGER NOT NULL,"
@@ -60,8 +61,8 @@ constexpr char kUnnumbered[] =
 
 using Texts = std::vector<std::string>;
 
-// Replaces `table` by one of `columns`. `texts_of` makes a new row of each that `select` finds; the
-// first column of both is the id. May throw what nlohmann/json throws.
+// Replaces `table` by a new table with `columns`. `texts_of` converts each row that `select` finds;
+// the first column of both is the id. May throw what nlohmann/json throws.
 Status Remake(sqlite::Db& db, const std::string& table, const std::string& columns,
               const std::string& select, Result<Texts> (*texts_of)(const sqlite::Stmt& row)) {
   ATOLL_TRY(db.Exec("CREATE TABLE remade (" + columns + ") WITHOUT ROWID"));
@@ -103,7 +104,7 @@ Result<Texts> RemakeSandbox(const sqlite::Stmt& row) {
   if (record.contains("reclaimed")) moves["reclaimed"] = record.at("reclaimed");
   record.erase("reclaimed");
   record["created"] = row.ColumnInt(6);
-  // It was a boolean, whether it is a path of the host, and later a word for the third kind.
+  // The field was first a boolean (a path of the host or not), and later a word for three kinds.
   if (record.contains("volumes")) {
     for (json& volume : record.at("volumes")) {
       const json& host = volume.at("host");
@@ -164,8 +165,8 @@ Result<Texts> RemakeSnapshot(const sqlite::Stmt& row) {
   return Texts{row.ColumnText(0), JsonText(record)};
 }
 
-// From now on a row is an id and a text that names its fields. A sandbox has two texts, of which a
-// transition writes the first.
+// This step changes a row into an id and a text that names its fields. A sandbox has two texts; a
+// transition writes only the first.
 Status DescribeRecords(sqlite::Db& db) {
   ATOLL_TRY(db.Exec(kUnnumbered));
   ATOLL_TRY(Remake(db, "sandboxes",

@@ -10,8 +10,8 @@
 namespace atl::sandbox {
 namespace {
 
-// A write that moves the log does so with two fsyncs of 10 ms. A pool thread does it earlier; the
-// size of the log is the bound if that one is stuck, or never done because writes do not stop.
+// A checkpoint by a write costs two fsyncs of 10 ms. A pool thread runs it earlier. The WAL limit
+// applies if that thread is stuck, or if it never finishes because writes do not pause.
 constexpr int kWritesPerCheckpoint = 500;
 constexpr sqlite::Options kOptions = {.log_bytes = Store::kLogBytes};
 
@@ -23,7 +23,7 @@ Status Decode(const std::string& moves, const std::string& record, Sandbox* s) {
   ATOLL_TRY(ReadRecord(moves, [s](RecordReader& io) { VisitMoves(*s, io); }));
   ATOLL_TRY(DecodeRecord(record, s));
   s->spec.network.sandbox = s->id;
-  // It had run before.
+  // A record with a host id had run before, so it is a rollback that waits for its start.
   if (s->state == State::kAwaiting && !s->host_id.empty()) s->state = State::kReplacing;
   return {};
 }
@@ -40,13 +40,14 @@ Result<std::unique_ptr<Store>> Store::Open(const std::string& path, Loop* loop) 
       new Store(std::move(db), std::move(insert), std::move(update), std::move(remove)));
   store->path_ = path;
   store->loop_ = loop;
-  // A full disk keeps no daemon from starting; Check says so.
+  // A full disk must not keep a daemon from starting; Check reports it.
   [[maybe_unused]] const Status kept = store->KeepRoom(0);
   return store;
 }
 
 Status Store::KeepRoom(int64_t least) {
-  // Who moves the log cuts the file to what it knows of.
+  // While a checkpoint is in flight, room is not reserved: the checkpoint truncates the file to the
+  // size that it knows.
   const Status kept = *checkpointing_ ? Status() : db_.KeepRoom(kRoom);
   if (kept && !*checkpointing_) return {};
   ATOLL_ASSIGN(const int64_t room, db_.Room());
@@ -119,7 +120,7 @@ Status Store::InsertKey(const KeyRecord& key) {
   ATOLL_ASSIGN(sqlite::Stmt insert,
                db_.Prepare("INSERT INTO idempotency_keys (key, fingerprint, sandbox, made_ms) "
                            "VALUES (?1,?2,?3,?4)"));
-  // Ids have no spaces.
+  // Ids contain no spaces.
   std::string sandboxes;
   for (const std::string& id : key.sandboxes) sandboxes += (sandboxes.empty() ? "" : " ") + id;
   insert.Bind(1, key.key).Bind(2, key.fingerprint).Bind(3, sandboxes).Bind(4, key.made_ms);
@@ -197,8 +198,9 @@ void Store::Wrote() {
   if (loop_ == nullptr || ++writes_ < kWritesPerCheckpoint || *checkpointing_) return;
   writes_ = 0;
   *checkpointing_ = true;
-  // A connection of its own, so that both threads may be at work; PASSIVE waits for nobody. What
-  // fails is tried again after as many writes, and the late checkpoint reports it at last.
+  // The checkpoint uses its own connection, so both threads can work at once; PASSIVE waits for no
+  // reader or writer. After a failure the pool tries again after as many writes, and finally the
+  // checkpoint by a write reports the error.
   loop_->RunBlocking(
       [path = path_] {
         auto db = sqlite::Db::Open(path, kOptions);

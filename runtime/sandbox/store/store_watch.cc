@@ -13,13 +13,14 @@ namespace atl::sandbox {
 namespace {
 
 constexpr int64_t kLookUs = 2 * 1000 * 1000;
-// A trial costs a page of the log: made when something is wrong, and now and then.
+// A trial write costs a page of the WAL, so it runs only while something is wrong, and every few
+// samples.
 constexpr int kLooksPerTrial = 5;
-// Less is as good as nothing: an image, or a slot's directories, take more.
+// Less free space is as good as none: an image, or a slot's directories, need more.
 constexpr uint64_t kLeastBytes = 16 << 20;
 constexpr uint64_t kLeastInodes = 256;
 constexpr uint64_t kLeastPart = 20;
-// Below that the operator is warned: sandboxes still start, and there is time to find who writes.
+// Below these the operator is warned: sandboxes still start, and there is time to find the cause.
 constexpr uint64_t kLittleBytes = uint64_t{4} << 30;
 constexpr uint64_t kLittleInodes = 65'536;
 constexpr uint64_t kLittlePart = 10;
@@ -41,7 +42,7 @@ std::string TroubleOf(const StoreWatch::Place& place) {
   if ((info.f_flag & ST_RDONLY) != 0) return where + " is read-only; see the kernel's log for why";
   const uint64_t bytes = uint64_t{info.f_bavail} * info.f_frsize;
   const uint64_t all_bytes = uint64_t{info.f_blocks} * info.f_frsize;
-  // A file system without a fixed number of inodes says 0 of 0.
+  // A file system without a fixed number of inodes reports 0 of 0.
   const bool counts_inodes = info.f_files != 0;
   const auto below = [&](uint64_t least_bytes, uint64_t least_inodes, uint64_t part) {
     return bytes < std::min(least_bytes, all_bytes / part) ||
@@ -77,7 +78,7 @@ void StoreWatch::Look() {
       [places = places_, trouble] {
         for (const Place& place : places) {
           const std::string one = TroubleOf(place);
-          // One file system for all of them is the rule.
+          // Usually all places are on one file system, so the first problem is enough.
           if (one.empty() || !trouble->empty()) continue;
           *trouble = one;
         }
@@ -90,7 +91,7 @@ void StoreWatch::Looked(std::string trouble) {
     const Status works = store_.Check();
     const bool full = !works && works.error().code() == Code::kResourceExhausted;
     if (full && trouble.empty()) trouble = "no room: the file system of the records is full";
-    // What SQLite says names the file, which is not for everybody.
+    // SQLite's error message contains the path of the file, which is not public.
     if (!works && !full) {
       trouble = "the records cannot be written (errno " +
                 std::to_string(works.error().error_number()) +

@@ -10,7 +10,7 @@ namespace atl::sandbox {
 void LostVolumes::OnLost(const wire::VolumeLost& lost) {
   const Sandbox* const user = registry_.ByHost(lost.id);
   if (user == nullptr || lost.index >= user->spec.volumes.size()) return;
-  // Each spawner, and each comparison, tells of it again.
+  // Each new spawner, and each comparison, reports the loss again.
   if (!told_[user].insert(lost.index).second) return;
   const Sandbox& sandbox = *user;
   const std::string text = "the bucket at " + sandbox.spec.volumes[lost.index].target +

@@ -99,7 +99,7 @@ bool ObjectVolumes::Wanted(const Sandbox& sandbox) {
 
 void ObjectVolumes::Mount(const Sandbox& sandbox, uint32_t slot, std::function<void(Status)> done) {
   struct Round {
-    size_t waiting = 1;  // us, until all have been asked for
+    size_t waiting = 1;  // includes this function, until it has asked for all buckets
     Status status;
     std::function<void(Status)> done;
   };

@@ -13,10 +13,10 @@ namespace {
 using VolumeStage = VolumeRecord::State;
 
 constexpr int64_t kRemoveRetryUs = 5000 * 1000;
-// Making a volume and removing it are two calls of the kernel; only a sandbox whose processes do
-// not end, or a disk, makes them long.
+// Creating and removing a volume take two system calls. Only processes that do not end, or a slow
+// disk, take longer.
 constexpr int64_t kVolumeWaitUs = 10 * 1000 * 1000;
-constexpr size_t kVolumeWaiters = 64;  // for one volume
+constexpr size_t kVolumeWaiters = 64;  // limit per volume
 
 std::string Named(const std::string& name) {
   return "volume '" + name.substr(0, 253) + "'";
@@ -49,7 +49,7 @@ void Volumes::Start() {
     const std::string& owner = volume.record.owner;
     const bool orphan = !owner.empty() && !names_.contains(owner);
     if (volume.record.state == VolumeStage::kReady && !orphan) continue;
-    // Removed behind those that have not gone yet.
+    // Removed after the sandboxes that are still leaving.
     if (volume.record.state == VolumeStage::kRemoving && !IsFree(volume)) continue;
     if (Usable(volume) && !IsFree(volume)) {
       volume.record.state = VolumeStage::kReady;
@@ -64,7 +64,7 @@ void Volumes::Start() {
   for (const std::string& name : left_over) {
     LogLine(LogLevel::kInfo, "removing a volume that was left over").Add("volume", name);
     Volume& volume = *Look(name);
-    // It would be found again if this could not be written.
+    // If the write fails, the next start finds the leftover again.
     [[maybe_unused]] const Status marked = MarkRemoving(volume);
     volume.record.state = VolumeStage::kRemoving;
     Discard(name);
@@ -150,7 +150,7 @@ void Volumes::Make(const VolumeRecord& record, uint64_t disk_bytes, Finished don
                  auto waiting = std::exchange(volume.waiting, {});
                  if (!made) {
                    volume.record.state = VolumeStage::kRemoving;
-                   // Files that we have no record of: not ours to remove.
+                   // The directory exists without a record, so it is not the daemon's to remove.
                    const bool stray = made.error().code() == Code::kAlreadyExists;
                    stray ? Forget(name) : Discard(name);
                    if (stray) {
@@ -234,7 +234,7 @@ void Volumes::Discard(const std::string& name) {
                  Volume& volume = *Look(name);
                  volume.stuck = removed;
                  Wake(std::exchange(volume.waiting, {}), removed);
-                 // The next spawner is asked as soon as it is there.
+                 // The next spawner is asked as soon as it exists.
                  if (removed.error().code() != Code::kUnavailable) {
                    LogLine(LogLevel::kError, "cannot remove a volume; trying again")
                        .Add("volume", name)
@@ -246,7 +246,7 @@ void Volumes::Discard(const std::string& name) {
 }
 
 void Volumes::Forget(const std::string& name) {
-  // A record that cannot be removed is finished by the next start.
+  // If the record cannot be removed, the next start finishes the removal.
   if (auto removed = store_.Remove(name); !removed) {
     LogLine(LogLevel::kError, "cannot remove the record of a volume")
         .Add("volume", name)
@@ -272,7 +272,7 @@ void Volumes::Continue(const std::shared_ptr<Acquisition>& acquisition) {
     const VolumeMount& mount = acquisition->mounts[acquisition->next];
     const bool named = mount.volume.kind == wire::Volume::Kind::kNamed;
     if (mount.volume.kind == wire::Volume::Kind::kObjects) {
-      // Had when there is a slot to mount it for.
+      // Buckets are acquired when there is a slot to mount them for.
       acquisition->checked ? static_cast<void>(++acquisition->next) : Advance(acquisition);
       continue;
     }
@@ -286,7 +286,7 @@ void Volumes::Continue(const std::shared_ptr<Acquisition>& acquisition) {
     }
     const bool there = !named || Find(mount.volume.source);
     if (there && (!named || !mount.volume.sub_path.empty())) {
-      // The build would find out as well, but not in words that a client can act on.
+      // The build would fail, too, but its error would not tell the client what to do.
       return spawner_.Ask(wire::CheckVolume{mount.volume},
                           guard_([this, acquisition](Status checked) {
                             if (!checked) return EndAcquire(acquisition, std::move(checked));
@@ -306,7 +306,7 @@ void Volumes::Advance(const std::shared_ptr<Acquisition>& acquisition) {
 }
 
 Status Volumes::CheckNamed(const VolumeMount& mount) {
-  // One that is being made, or removed, is waited for.
+  // A volume that is being made or removed exists here, and the acquisition waits for it.
   if (Look(mount.volume.source) != nullptr) return {};
   if (mount.create_if_missing) return CheckLimit(mount.disk_bytes);
   return Fail(Code::kNotFound, Named(mount.volume.source) +
@@ -363,7 +363,7 @@ void Volumes::Keep(const std::string& sandbox) {
     if (record.state != VolumeStage::kTrial || record.owner != sandbox) continue;
     record.state = VolumeStage::kReady;
     record.owner.clear();
-    // As it stands it says the same, as long as the sandbox is recorded.
+    // If this write fails, the old record means the same as long as the sandbox is recorded.
     if (auto written = store_.Rewrite(record); !written) {
       LogLine(LogLevel::kError, "cannot record a volume").Add("volume", name).Add(written.error());
     }
