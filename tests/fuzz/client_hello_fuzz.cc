@@ -1,6 +1,6 @@
-// The ClientHello parser of the splice proxy, and what it looks at behind a hello. The first byte
-// says how the rest is cut into pieces: a hello that is read means the same however it comes, and a
-// decision stands; of what follows the same bytes pass.
+// Fuzzes the ClientHello parser of the splice proxy, and its reader of the records after a hello.
+// The first byte chooses how the rest is cut into pieces. A hello must mean the same however it is
+// cut, a decision must not change with more bytes, and the same bytes after the hello must pass.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace {
 
 using atl::netpolicy::TlsRecords;
 
-// How much passes if `bytes` come in pieces of `step`, and how it ends.
+// Returns how many bytes pass if `bytes` arrive in pieces of `step`, and how it ends.
 std::pair<size_t, TlsRecords::Kind> Passed(const atl::netpolicy::ClientHello& first,
                                            std::string_view bytes, size_t step) {
   TlsRecords records;

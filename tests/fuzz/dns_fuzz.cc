@@ -1,4 +1,4 @@
-// Feeds hostile bytes to the DNS parsers and checks what the forwarder relies on.
+// Feeds hostile bytes to the DNS parsers and checks the properties that the forwarder relies on.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -31,7 +31,7 @@ void Query(std::span<const uint8_t> message) {
   const auto bytes = MakeDnsReply(result->query, truncated);
   const auto reply = ParseDnsResponse(bytes);
   ATOLL_CHECK(reply && reply->header.truncated() && IsAnswerTo(*reply, lookup));
-  // What leaves the host is the same question, and no more.
+  // The query that leaves the host asks the same question and holds nothing else.
   const auto query = MakeDnsQuery(lookup, 1, true);
   const auto again = ParseDnsQuery(query);
   ATOLL_CHECK(again && again->rcode == DnsRcode::kNoError && LookupOf(again->query) == lookup);
@@ -49,7 +49,7 @@ void Response(std::span<const uint8_t> message) {
   }
 }
 
-// The only names that an answer which was rebuilt may have records for.
+// Returns true if the record's name is one that a rebuilt answer may have records for.
 bool InChain(const DnsRecord& record, const DnsQuestion& question, const DnsAnswer& answer) {
   return record.name == question.name || std::find(answer.aliases.begin(), answer.aliases.end(),
                                                    record.name) != answer.aliases.end();
@@ -80,7 +80,7 @@ void Rebuilt(std::span<const uint8_t> message, bool dnssec_ok) {
     if (record.type == kDnsTypeA || record.type == kDnsTypeAaaa) ++addresses;
   }
   ATOLL_CHECK(addresses == answer->addresses.size());
-  // It is already what it would be made into.
+  // A rebuilt answer stays the same when it is rebuilt again.
   const auto again = ReadDnsAnswer(lookup, reply);
   ATOLL_CHECK(answer->truncated ||
               (again && again->records.size() == answer->records.size() &&

@@ -1,9 +1,9 @@
-// The HTTP grammar of runtime/http/parser.h. Execd reads requests from the daemon's clients with
-// it, and answers from servers in the sandbox. The first byte chooses the kind and how the input is
-// cut.
+// Fuzzes the HTTP grammar of runtime/http/parser.h. With it, execd reads requests of the daemon's
+// clients and answers of servers in the sandbox. The first byte chooses the kind and how the input
+// is cut into pieces.
 //
-// Beyond not crashing: how the bytes are cut into pieces must not change what they mean, or a
-// request could look different to two parties.
+// Checks that the meaning of the bytes does not depend on the cuts. Otherwise a request could look
+// different to two parties.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -58,7 +58,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t step = static_cast<size_t>(data[0] >> 1) + 1;
   const Seen whole = Parse(bytes, bytes.size() + 1, kind);
   const Seen pieces = Parse(bytes, step, kind);
-  // A limit may be noticed sooner in one piece; what both accept must be the same.
+  // The run in one piece may notice a limit sooner. If both accept the message, they must agree
+  // about it.
   if (whole.done && pieces.done &&
       (whole.body != pieces.body || whole.head != pieces.head || whole.used != pieces.used)) {
     __builtin_trap();

@@ -1,6 +1,6 @@
-// What a kernel sends: ZMTP, and the messages in it, which are also tried as if their signature
-// were right; and kernelspecs. The first byte says how the stream is cut: the cuts must change
-// nothing.
+// Fuzzes what a Jupyter kernel sends: ZMTP and its messages, which are also tried as if their
+// signature were right, and kernelspecs. The first byte chooses how the stream is cut into pieces.
+// The result must not depend on the cuts.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -38,7 +38,7 @@ Read ReadAll(std::string_view stream, size_t piece) {
   return read;
 }
 
-// Frames as MessageCodec would take them from somebody who has the key.
+// Handles frames as MessageCodec would accept them from a sender who has the key.
 void TryEvents(const std::string& type, const std::string& content) {
   auto document = JsonDocument::Parse(content);
   if (!document) return;

@@ -1,5 +1,5 @@
-// The multipart parser behind POST /files/upload. The first byte says how the input is cut; the
-// boundary is "b". The parts must be the same however the bytes are cut.
+// Fuzzes the multipart parser behind POST /files/upload. The boundary is "b". The first byte
+// chooses how the input is cut into pieces. The parts must not depend on the cuts.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

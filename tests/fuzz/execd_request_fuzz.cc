@@ -1,6 +1,6 @@
-// JSON bodies and what is made of them: the reader, requests for commands and isolated sessions,
-// the writer. A string that was read and written must read the same (invalid UTF-8 aside, which
-// becomes U+FFFD once).
+// Fuzzes JSON bodies in execd: the reader, the requests for commands and isolated sessions, the
+// writer. A string that was read and written must read the same again. Invalid UTF-8 is the
+// exception: it becomes U+FFFD once.
 #include <cstddef>
 #include <cstdint>
 #include <string>

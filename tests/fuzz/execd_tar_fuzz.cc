@@ -1,5 +1,5 @@
-// The tar reader behind POST /directories/tar. The first byte says how the input is cut; the
-// entries must be the same however the bytes are cut.
+// Fuzzes the tar reader behind POST /directories/tar. The first byte chooses how the input is cut
+// into pieces. The entries must not depend on the cuts.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

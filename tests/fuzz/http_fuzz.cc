@@ -1,8 +1,9 @@
-// What the server reads from clients, and the proxy from processes in sandboxes: heads and body
-// framing. The first byte chooses the direction and how the input is cut.
+// Fuzzes the HTTP heads and body framing that the server reads from clients, and the proxy from
+// processes in sandboxes. The first byte chooses the direction and how the input is cut into
+// pieces.
 //
-// Beyond not crashing: where a message ends must not depend on how it arrived, and what is accepted
-// can be written again without a byte that would end a line.
+// Checks that the end of a message does not depend on the cuts, and that an accepted head can be
+// written again without a byte that would end a line.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +21,7 @@ using atl::http::Framing;
 using atl::http::Headers;
 using atl::http::HeadScanner;
 
-// The size of the head, 0 if it is refused, nothing if it is not complete.
+// Returns the size of the head, 0 if it is refused, or nothing if it is not complete.
 std::optional<size_t> Scan(std::string_view bytes, size_t step) {
   HeadScanner scanner;
   for (size_t seen = std::min(step, bytes.size());; seen = std::min(seen + step, bytes.size())) {

@@ -1,5 +1,5 @@
-// The stream of HTTP requests as the splice proxy reads it. The first byte says how the rest is cut
-// into pieces: what is a head and what is a body must not depend on it.
+// Fuzzes the stream of HTTP requests as the splice proxy reads it. The first byte chooses how the
+// rest is cut into pieces. The split into heads and bodies must not depend on the cuts.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -17,7 +17,7 @@ using atl::netpolicy::kMaxHttpHead;
 using Kind = HttpRequests::Kind;
 
 struct Seen {
-  std::string kinds;  // of each byte that was taken: 'h' begins a head, 'H' goes on, 'b'
+  std::string kinds;  // one per accepted byte: 'h' starts a head, 'H' continues it, 'b' is body
   bool refused = false;
 };
 
@@ -59,7 +59,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
   const Seen whole = Read(bytes, bytes.size() + 1);
   const Seen pieces = Read(bytes, size_t{data[0]} + 1);
-  // Of a run that is refused for its end, the pieces before were taken.
+  // If the last run of bytes is refused in one piece, its earlier pieces may still have passed.
   ATOLL_CHECK(whole.refused ? pieces.kinds.starts_with(whole.kinds) : whole.kinds == pieces.kinds);
   ATOLL_CHECK(whole.refused == pieces.refused);
   atl::netpolicy::UpgradeAnswer answer;

@@ -1,7 +1,7 @@
-// The parsers that meet an archive's bytes in the daemon (index, manifest, config, report; docker's
-// manifest.json: in the unpacker), what a registry says of who gives tokens, and the path rules of
-// the unpacker. First byte: which one. With libFuzzer under clang; the corpus is also
-// replayed by the ordinary build as a unit test.
+// Fuzzes the parsers of an archive's bytes in the daemon (index, manifest, config, report),
+// docker's manifest.json in the unpacker, a registry's challenge, and the unpacker's path rules.
+// The first byte chooses the parser. libFuzzer runs it under clang. The ordinary build also replays
+// the corpus as a unit test.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -30,11 +30,11 @@ void CheckPath(std::string_view name) {
     ATOLL_CHECK(!part.empty() && part != "." && part != "..");
     ATOLL_CHECK(part.find('/') == std::string::npos && part.find('\0') == std::string::npos);
     ATOLL_CHECK(part.size() <= atl::images::unpack::kMaxComponent);
-    // What overlayfs or a later import would read as a whiteout never becomes a file.
+    // A file's name is never one that overlayfs or a later import would read as a whiteout.
     if (classified->kind == EntryKind::kPlain) ATOLL_CHECK(!part.starts_with(".wh."));
   }
   ATOLL_CHECK(classified->kind != EntryKind::kWhiteout || !classified->path.empty());
-  // What was accepted once is accepted again, unchanged.
+  // An accepted path is accepted again, unchanged.
   ATOLL_CHECK(path->empty() || ParseEntryPath(JoinPath(*path)).value() == *path);
 }
 
@@ -51,7 +51,7 @@ void CheckChallenge(std::string_view text) {
   if (!challenge || !challenge->bearer) return;
   const auto url = atl::images::registry::TokenUrl(*challenge, "team/tool");
   if (!url) return;
-  // Whatever it says, we ask in the open nowhere, and write one line.
+  // Whatever the challenge says, the token URL uses TLS and its target fits into one request line.
   const auto there = ParseSecureUrl(*url);
   ATOLL_CHECK(there.has_value() && there->origin.starts_with("https://"));
   ATOLL_CHECK(there->target.find_first_of(" \r\n") == std::string::npos);

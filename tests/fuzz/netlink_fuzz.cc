@@ -1,7 +1,7 @@
-// Answers netlink requests with hostile bytes. The kernel writes these messages, but sandboxes have
-// a hand in what they say: names, addresses, flows, packets.
+// Answers netlink requests with hostile bytes. The kernel writes these messages, but sandboxes
+// influence their content: names, addresses, flows, packets.
 //
-// The first byte chooses the request; every 0xff 0xfe begins another datagram.
+// The first byte chooses the request. Every 0xff 0xfe begins another datagram.
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -24,14 +24,14 @@
 namespace atl::netpolicy {
 namespace {
 
-// Two connected sockets: `first` is taken for a netlink socket, `second` for the kernel.
+// Returns two connected sockets: `first` serves as a netlink socket, `second` as the kernel.
 std::pair<UniqueFd, UniqueFd> Sockets() {
   int fds[2];
   ATOLL_CHECK(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) == 0);
   return {UniqueFd(fds[0]), UniqueFd(fds[1])};
 }
 
-// The sequence number that the next request will have.
+// Returns the sequence number that the next request will have.
 uint32_t NextSequence() {
   const auto [ours, kernel] = Sockets();
   NetlinkBatch batch;
@@ -42,7 +42,8 @@ uint32_t NextSequence() {
   return sent.nlmsg_seq + 1;
 }
 
-// Gives every whole message the sequence number that is waited for: without it all are passed over.
+// Gives every whole message the expected sequence number. Messages with another number would all be
+// skipped.
 void Number(std::vector<uint8_t>* datagram, uint32_t sequence) {
   std::span<const uint8_t> left(*datagram);
   while (const nlmsghdr* message = TakeMessage(&left)) {

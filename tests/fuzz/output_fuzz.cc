@@ -1,7 +1,7 @@
-// The output frames that the daemon reads from a process inside a sandbox.
+// Fuzzes the output frames that the daemon reads from a process inside a sandbox.
 //
-// Beyond not crashing: whatever pieces the bytes come in, the same frames are found; what is
-// accepted survives encoding; and nothing is held beyond one frame.
+// Checks that the frames do not depend on the pieces in which the bytes arrive, that an accepted
+// frame survives encoding, and that the reader holds no more than one frame.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace {
 
-// The frames, encoded again, and a mark if the stream was refused.
+// Returns the frames, encoded again, and a mark if the stream was refused.
 std::string Decode(std::string_view bytes, size_t piece) {
   std::string all;
   atl::wire::OutputFrames frames;

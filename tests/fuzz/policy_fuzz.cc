@@ -1,5 +1,5 @@
-// Feeds hostile bytes to the parser of policies and checks what enforcement relies on: a policy
-// that is taken can be written and read again, and its ranges are in order and apart.
+// Feeds hostile bytes to the parser of policies and checks the properties that enforcement relies
+// on. An accepted policy can be written and read again. Its ranges are in order and do not overlap.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

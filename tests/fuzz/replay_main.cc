@@ -1,5 +1,5 @@
-// Stands in for libFuzzer's main in g++ builds: feeds every file of the corpus folder to the target
-// once, and prints TAP. What fuzzing once found stays found, without clang.
+// Replaces libFuzzer's main in g++ builds. Feeds every file of the corpus folder to the target once
+// and prints TAP, so that a bug found by fuzzing stays fixed in builds without clang, too.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-// libFuzzer's entry point; each x_fuzz.cc defines it.
+// The entry point of libFuzzer. Each x_fuzz.cc defines it.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 int main(int argc, char** argv) {
@@ -28,7 +28,7 @@ int main(int argc, char** argv) {
   for (const auto& path : files) {
     std::ifstream file(path, std::ios::binary);
     const std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-    // A crash leaves this name as the last line.
+    // If the target crashes, this name is the last line of output.
     std::printf("# %s\n", path.filename().c_str());
     (void)std::fflush(stdout);
     LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());

@@ -1,8 +1,11 @@
-// Feeds hostile bytes to the readers of vaults, and hostile requests to the vaults that were taken.
-// The bytes are a document; after a line "--" may follow a request: a line with its target, lines
-// of headers, an empty line, and the body. What is checked: a vault survives its way to the program
-// that intercepts, no two of its bindings take one request, no head that leaves has a line end in
-// it, nothing that was put into a path leads out of it, and each header has its credential.
+// Feeds hostile bytes to the readers of vaults, and hostile requests to the vaults that were
+// accepted. The input is a document. A request may follow a line "--": a line with its target,
+// header lines, an empty line, and the body. Checks that
+// - a vault survives its way to the program that intercepts;
+// - no two of its bindings match one request;
+// - no head that leaves has a line end in it;
+// - nothing that was put into a path leads out of it;
+// - each header has its credential.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -31,7 +34,7 @@ std::string_view Line(std::string_view& text) {
   return line;
 }
 
-// The request as a parser would hand it on: only what a parser lets through.
+// Reads a request as a parser would pass it on, with only what a parser accepts.
 bool ReadRequest(std::string_view& text, Request& request) {
   request.method = "POST";
   request.target = std::string(Line(text));
@@ -59,7 +62,7 @@ void CheckDocument(std::string_view text, const Vault& vault) {
   ATOLL_CHECK(next && next->revision == 2);
 }
 
-// A value that is sent is found again, and no answer grows without bound.
+// Redaction finds a value that is sent, and no answer grows without bound.
 void CheckRedaction(const Vault& vault, std::string_view text) {
   const Redactor redactor(vault);
   const auto redacted = redactor.Redact(text);
@@ -80,7 +83,7 @@ void CheckRequest(const Vault& vault, std::string_view text) {
   const std::string_view host = "api.example.com";
   const Choice choice = Choose(vault, scheme, host, request.method, request.path());
   ATOLL_CHECK((choice.binding != nullptr) == (choice.kind == Choice::Kind::kOne));
-  // Check has left no two bindings of one request.
+  // Check refuses a vault in which two bindings match one request.
   ATOLL_CHECK(choice.kind != Choice::Kind::kAmbiguous);
   if (choice.binding == nullptr) return;
   ATOLL_CHECK(Covers(vault, scheme, host) && TakesHost(*choice.binding, host));

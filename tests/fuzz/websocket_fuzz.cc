@@ -1,5 +1,5 @@
-// WebSocket frames, from either end. The first byte says from which and how the input is cut; the
-// messages must be the same however the bytes are cut.
+// Fuzzes WebSocket frames from either end. The first byte chooses the end and how the input is cut
+// into pieces. The messages must not depend on the cuts.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

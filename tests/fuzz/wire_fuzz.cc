@@ -1,10 +1,10 @@
-// Decoders of runtime/wire: the spawner reads them from a daemon it does not trust, the daemon
-// reads reports and requests for sessions from processes inside a sandbox. The first byte chooses
-// the decoder, and how many descriptors came along.
+// Fuzzes the decoders of runtime/wire. The spawner decodes messages of a daemon that it does not
+// trust. The daemon decodes reports and session requests of processes inside a sandbox. The first
+// byte chooses the decoder and the number of descriptors.
 //
-// Beyond not crashing: there is one way to write what a decoder accepts, so that the two sides of a
-// socket cannot disagree about what was asked for. Only a hello, and a greeting of another
-// protocol, may be followed by what we do not know.
+// Checks that an accepted message has only one encoding, so that the two sides of a socket cannot
+// disagree about a request. Only a hello, and a greeting of another protocol, may be followed by
+// unknown bytes.
 #include <cstddef>
 #include <cstdint>
 #include <string>

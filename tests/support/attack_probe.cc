@@ -1,6 +1,6 @@
-// Plays attacks from inside a sandbox: each argument is one attack, each line of output "NAME:
-// RESULT", where RESULT is the errno's name, "killed NAME" for a signal, or "ALLOWED". Static, so
-// that it runs in any image.
+// Plays attacks from inside a sandbox. Each argument names one attack. Each line of output is
+// "NAME: RESULT". RESULT is the errno's name, "killed NAME" for a signal, or "ALLOWED". The program
+// is static, so that it runs in any image.
 
 #include <dirent.h>
 #include <errno.h>
@@ -46,7 +46,7 @@ constexpr long kX32 = 0x40000000;
 
 long I386(long number, long a, long b, long c) {
   long result;
-  // The 32-bit entry of a 64-bit process: what an AF_ALG exploit tries when the 64-bit call is
+  // Calls the 32-bit entry from a 64-bit process, as an AF_ALG exploit does if the 64-bit call is
   // filtered.
   asm volatile("int $0x80" : "=a"(result) : "a"(number), "b"(a), "c"(b), "d"(c) : "memory");
   if (result < 0) {
@@ -60,8 +60,8 @@ long OpenFor(const char* path, int flags) {
   return ::open(path, flags | O_CLOEXEC);
 }
 
-// Writes nothing: opening for writing is the attack; a kernel file that opens and then refuses is
-// refused.
+// Opening a kernel file for writing is the attack. A kernel file that opens and then refuses the
+// write counts as refused.
 long WriteTo(const char* path, const char* text) {
   const int fd = ::open(path, O_WRONLY | O_CLOEXEC);
   if (fd < 0) return -1;
@@ -72,14 +72,14 @@ bool Hybrid() {
   return ::access("/sys/fs/cgroup/unified", F_OK) == 0;
 }
 
-// A name in the root of the v2 hierarchy, the sandbox's own group.
+// Returns the path of `name` in the root of the v2 hierarchy, the sandbox's own group.
 const char* OwnGroup(const char* name) {
   static std::string path;
   path = std::string(Hybrid() ? "/sys/fs/cgroup/unified/" : "/sys/fs/cgroup/") + name;
   return path.c_str();
 }
 
-// A file of a v1 hierarchy; where there is none, the same limit on v2.
+// Returns the path of a file of a v1 hierarchy. On v2, returns the file of the same limit.
 const char* V1(const char* name) {
   static std::string path;
   path = std::string("/sys/fs/cgroup/") + (Hybrid() ? name : "memory.max");
@@ -101,7 +101,8 @@ long Clone(unsigned long flags) {
   return pid;
 }
 
-// Flags of which the kernel has something to say before it asks for rights: EINVAL, were it asked.
+// Combines each flag with one that the kernel rejects with EINVAL before it checks rights. EPERM
+// proves that the filter refused the call.
 long CloneEachNamespace() {
   for (const unsigned long flag : {CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC,
                                    CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET}) {
@@ -122,7 +123,7 @@ long SetFlags(const char* path, long flags) {
   return fd < 0 ? fd : ::ioctl(fd, FS_IOC_SETFLAGS, &flags);
 }
 
-// Keeps what the file has but for this.
+// Changes only the project and the flags of the file's attributes.
 long SetProject(const char* path, uint32_t project, uint32_t flags) {
   const int fd = ::open(path, O_RDONLY);
   if (fd < 0) return fd;
@@ -134,7 +135,7 @@ long SetProject(const char* path, uint32_t project, uint32_t flags) {
 }
 
 long Handle() {
-  // A file handle by hand (open_by_handle_at(2)): ext4, inode 2, the root of the host's file
+  // Builds a file handle by hand (open_by_handle_at(2)): ext4, inode 2, the root of the host's file
   // system.
   alignas(file_handle) char bytes[sizeof(file_handle) + 8] = {};
   auto* handle = reinterpret_cast<file_handle*>(bytes);
@@ -166,7 +167,7 @@ long SocketOption(int level, int option, const Value* value) {
   return fd < 0 ? fd : ::setsockopt(fd, level, option, value, sizeof *value);
 }
 
-// Whatever the call says, what counts is what the limit is afterwards.
+// Ignores the call's own result and checks the limit afterwards.
 template <typename... Arguments>
 long SetCoreLimit(long call, Arguments... arguments) {
   if (::syscall(call, arguments...) != 0) return -1;
@@ -176,8 +177,8 @@ long SetCoreLimit(long call, Arguments... arguments) {
   return now.rlim_cur == 1 ? -1 : 0;
 }
 
-// Whether an entry of one of these has another inode than its directory says. Mounts aside, and
-// "..", of which overlayfs tells the number of the layer.
+// Allowed if an entry of one of the directories has another inode number in readdir(3) than in
+// stat(2). Mounts are skipped, and so is "..", for which overlayfs reports the number of the layer.
 long InodesDiffer(std::initializer_list<const char*> directories) {
   for (const char* name : directories) {
     const int directory = ::open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -201,8 +202,8 @@ long InodesDiffer(std::initializer_list<const char*> directories) {
   return -1;
 }
 
-// Out of a chroot by a descriptor from before it, and up from there: allowed if that ends anywhere
-// but in the sandbox's own root.
+// Leaves a chroot through a descriptor from before it and goes up from there. Allowed if that ends
+// anywhere but in the sandbox's own root.
 long EscapeChroot() {
   struct stat root {
   }, top{};
@@ -218,8 +219,8 @@ long EscapeChroot() {
   return top.st_dev == root.st_dev && top.st_ino == root.st_ino ? -1 : 0;
 }
 
-// A child's getppid, in whose place its tracer puts another number; if the kernel does nothing for
-// that one, the tracer says what came of it. The call's result in the child.
+// A tracer replaces a child's getppid with another call number. If the kernel skips that call, the
+// tracer sets its result. Returns the result that the child sees.
 long TracedCall(unsigned long long number, unsigned long long argument) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -269,11 +270,11 @@ constexpr Attack kAttacks[] = {
     {"netfilter", [] { return long{::socket(AF_NETLINK, SOCK_RAW, 12)}; }},
     {"packet", [] { return long{::socket(AF_PACKET, SOCK_RAW, 0)}; }},
     {"vsock", [] { return long{::socket(40, SOCK_STREAM, 0)}; }},
-    // A6: the test listens there in the host's network namespace
+    // A6: the test listens on this name in the host's network namespace
     {"abstract-host", [] { return ConnectAbstract("atoll-test-victim"); }},
     {"raw", [] { return long{::socket(AF_INET, SOCK_RAW, 1)}; }},
     {"raw6", [] { return long{::socket(AF_INET6, SOCK_RAW, 58)}; }},
-    // Types and protocols that the module has an alias for (Linux 6.1).
+    // Types and protocols for which the module has an alias (Linux 6.1).
     {"dccp", [] { return long{::socket(AF_INET, 6, 0)}; }},
     {"dccp6", [] { return long{::socket(AF_INET6, 6 | SOCK_CLOEXEC, 33)}; }},
     {"no-type", [] { return long{::socket(AF_INET, 0, 0)}; }},
@@ -303,7 +304,7 @@ constexpr Attack kAttacks[] = {
     {"clone3-user", [] { return Clone3(CLONE_NEWUSER); }},
     {"clone3-user-net", [] { return Clone3(CLONE_NEWUSER | CLONE_NEWNET); }},
     {"setns", [] { return Setns("/proc/self/ns/net"); }},
-    // As above: EBADF, EFAULT, EINVAL.
+    // The same calls with arguments for which the kernel would answer EBADF, EFAULT or EINVAL.
     {"setns-odd", [] { return long{::setns(-1, 0)}; }},
     {"mount-odd", [] { return ::syscall(SYS_mount, "none", "/tmp", 1, 0, nullptr); }},
     {"umount-odd", [] { return long{::umount2("/proc/sys", 1 << 20)}; }},
@@ -321,7 +322,7 @@ constexpr Attack kAttacks[] = {
     {"chroot-escape", [] { return EscapeChroot(); }},
     {"fanotify",
      [] {
-       // What Linux 5.13 gives to everybody: to be told of files, not asked about them.
+       // Linux 5.13 allows this to everybody: notifications about files, without permission events.
        return ::syscall(SYS_fanotify_init, FAN_CLASS_NOTIF | FAN_REPORT_FID, O_RDONLY);
      }},
     {"io-uring", [] { return ::syscall(SYS_io_uring_setup, 8, nullptr); }},
@@ -337,7 +338,8 @@ constexpr Attack kAttacks[] = {
     {"personality", [] { return ::syscall(SYS_personality, 0x0400000); }},  // READ_IMPLIES_EXEC
     {"unknown-call", [] { return ::syscall(600, 0); }},
     {"no-call", [] { return ::syscall(-1); }},
-    // Behind the filter's back, were it asked before the tracer.
+    // The tracer changes the call after it began. A filter that ran before the tracer would miss
+    // it.
     {"traced-unshare", [] { return TracedCall(SYS_unshare, CLONE_NEWUSER); }},
     {"traced-x32", [] { return TracedCall(SYS_getpid | kX32, 0); }},
     {"traced-taken-back", [] { return TracedCall(~0ULL, 0); }},  // must be allowed
@@ -349,7 +351,7 @@ constexpr Attack kAttacks[] = {
     {"mknod-char", [] { return long{::mknod("/tmp/mem", S_IFCHR | 0600, makedev(1, 1))}; }},
     {"open-kmsg", [] { return OpenFor("/dev/kmsg", O_RDONLY); }},
     {"open-mem", [] { return OpenFor("/dev/mem", O_RDONLY); }},
-    // No attack: ENOENT where readdir(3) and stat(2) agree on all of them.
+    // No attack: ENOENT if readdir(3) and stat(2) agree on all entries.
     {"inodes-differ",
      [] {
        return InodesDiffer({"/", "/etc", "/bin", "/tmp"});
@@ -373,13 +375,13 @@ constexpr Attack kAttacks[] = {
     {"user-limits", [] { return WriteTo("/proc/sys/user/max_user_namespaces", "100"); }},
     {"oom-down", [] { return WriteTo("/proc/self/oom_score_adj", "-1000"); }},
     {"hostname", [] { return long{::sethostname("x", 1)}; }},
-    // By the set-user-ID bit of the program's own file.
+    // Gains root through the set-user-ID bit of the program's own file.
     {"effective-root",
      [] {
        errno = EPERM;
        return ::geteuid() == 0 ? 0L : -1L;
      }},
-    // B12: out of the project that a disk limit is set on. /suid is of the image, /own is not.
+    // B12: leaving the project that a disk limit is set on. /suid is of the image, /own is not.
     {"chattr-image-dir", [] { return SetFlags("/suid", FS_NODUMP_FL); }},
     {"chattr-own-dir",
      [] {
@@ -416,7 +418,8 @@ constexpr Attack kAttacks[] = {
        unsigned long context = 0;
        return ::syscall(SYS_io_setup, 1, &context);
      }},
-    // Of a size that there is not: an empty pool says what the filter says.
+    // A huge page size that does not exist, because an empty pool gives the same error as the
+    // filter.
     {"huge-mmap",
      [] {
        constexpr int kHuge = MAP_HUGETLB | static_cast<int>(63U << MAP_HUGE_SHIFT);
@@ -429,7 +432,7 @@ constexpr Attack kAttacks[] = {
     {"memfd-all-flags", [] { return long{::memfd_create("x", ~0U)}; }},
     {"memfd", [] { return long{::memfd_create("x", MFD_ALLOW_SEALING)}; }},  // must be allowed
     {"huge-shm", [] { return long{::shmget(IPC_PRIVATE, 2 << 20, SHM_HUGETLB | 0600)}; }},
-    // A piped core_pattern is run for every limit but 1.
+    // The kernel runs a piped core_pattern for every limit but 1.
     {"core-to-none", [] { return SetCoreLimit(SYS_setrlimit, RLIMIT_CORE, &kNone, 0); }},
     {"core-to-none-prlimit", [] { return SetCoreLimit(SYS_prlimit64, 0, RLIMIT_CORE, &kNone); }},
     {"core-to-none-and-read",
@@ -503,8 +506,8 @@ int RunAs(char** argv) {
   return 1;
 }
 
-// Fills sockets on the loopback that nobody reads, with the largest buffers that the kernel gives;
-// tells when no more goes in, and keeps them.
+// Fills unread sockets on the loopback, with the largest buffers that the kernel allows. Prints
+// "queued" when they are full, and keeps them open.
 int QueueAll(bool tcp) {
   constexpr int kPairs = 30;
   constexpr int kLargest = 1 << 30;
@@ -522,7 +525,7 @@ int QueueAll(bool tcp) {
     ::getsockname(receiver, reinterpret_cast<sockaddr*>(&address), &size);
     if (tcp && ::listen(receiver, 1) != 0) break;
     if (::connect(sender, reinterpret_cast<sockaddr*>(&address), size) != 0) break;
-    // Datagrams that find no room are dropped without a word.
+    // The kernel silently drops datagrams that do not fit.
     for (int i = 0; i < 400; ++i) {
       if (::send(sender, data.data(), data.size(), MSG_DONTWAIT | MSG_NOSIGNAL) < 0) break;
     }
@@ -532,8 +535,8 @@ int QueueAll(bool tcp) {
   return ::pause();
 }
 
-// As many processes, each of which counts for ever in two files that it has mapped, aN and bN: in
-// the one, then in the other.
+// Forks `number` processes. Each increments counters in two mapped files for ever, first in aN,
+// then in bN.
 int CountInPairs(std::string_view number) {
   int pairs = 0;
   if (std::from_chars(number.data(), number.data() + number.size(), pairs).ec != std::errc())

@@ -1,8 +1,8 @@
-// Takes what the kernel counts for a user or for the whole host, from inside a sandbox: each
-// argument is one such budget, each line of output "NAME: COUNT ERRNO": how many were to be had,
-// and what ended it ("MORE": the probe's own bound, which spares a host without defence). With
-// "hold" as the last argument it keeps them until it is killed. Static, so that it runs in any
-// image.
+// Uses up budgets that the kernel counts per user or for the whole host, from inside a sandbox.
+// Each argument names one budget. Each line of output is "NAME: COUNT ERRNO": the number that the
+// probe got, and the error that ended it. "MORE" means the probe's own bound, which spares a host
+// without defence. With "hold" as the last argument, the probe keeps everything until it is killed.
+// The program is static, so that it runs in any image.
 
 #include <errno.h>
 #include <fcntl.h>
@@ -33,7 +33,7 @@
 
 namespace {
 
-// Longest program that a socket or seccomp takes.
+// The longest program that a socket or seccomp accepts.
 std::array<sock_filter, BPF_MAXINSNS> g_instructions;
 sock_fprog LongFilter() {
   for (sock_filter& instruction : g_instructions) {
@@ -60,7 +60,7 @@ long LoadSeccompByPrctl(int) {
 }
 
 long LabelFlow(int i) {
-  // struct in6_flowlabel_req of linux/in6.h, which does not go together with netinet/in.h.
+  // struct in6_flowlabel_req of linux/in6.h, which cannot be included together with netinet/in.h.
   struct {
     uint8_t destination[16];
     uint32_t label;
@@ -87,18 +87,18 @@ long MakeQueue(int i) {
   attributes.mq_msgsize = 8192;
   const std::string name = "/q" + std::to_string(::getuid()) + "." + std::to_string(i);
   const mqd_t queue = ::mq_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR, 0600, &attributes);
-  return queue < 0 ? queue : ::mq_unlink(name.c_str());  // it lasts as long as it is open
+  return queue < 0 ? queue : ::mq_unlink(name.c_str());  // the queue exists as long as it is open
 }
 
 long QueueSignal(int) {
   return ::sigqueue(::getpid(), SIGRTMIN, sigval{});
 }
 
-// Which the kernel counts by user, not by process.
+// Locks shared memory, which the kernel counts per user and not per process.
 long LockShared(int) {
   const int segment = ::shmget(IPC_PRIVATE, 1 << 20, 0600);
   if (segment < 0) return segment;
-  // Held by being attached; nothing of it outlives the probe.
+  // The attachment keeps the segment. Nothing of it outlives the probe.
   void* const here = ::shmat(segment, nullptr, 0);
   if (::shmctl(segment, IPC_RMID, nullptr) < 0 || here == reinterpret_cast<void*>(-1)) return -1;
   return ::shmctl(segment, SHM_LOCK, nullptr);
@@ -111,7 +111,7 @@ long MakeTimer(int) {
   return ::timer_create(CLOCK_MONOTONIC, &event, &timer);
 }
 
-// Past a user's share pipes are smaller, not fewer.
+// Beyond a user's share, pipes get smaller, not fewer.
 long MakePipe(int) {
   int fds[2];
   if (::pipe(fds) != 0) return -1;
@@ -120,7 +120,7 @@ long MakePipe(int) {
   return -1;
 }
 
-// As many descriptors as one message takes, which nobody receives.
+// Sends the largest number of descriptors that fits into one message. Nobody receives them.
 long SendDescriptors(int) {
   static const std::array<int, 2> pair = [] {
     std::array<int, 2> fds{-1, -1};
@@ -140,12 +140,12 @@ long SendDescriptors(int) {
   header->cmsg_level = SOL_SOCKET;
   header->cmsg_type = SCM_RIGHTS;
   header->cmsg_len = CMSG_LEN(kMost * sizeof(int));
-  const std::array<int, kMost> fds{};  // its standard input, again and again
+  const std::array<int, kMost> fds{};  // standard input, repeated
   ::memcpy(CMSG_DATA(header), fds.data(), sizeof fds);
   return ::sendmsg(pair[0], &message, MSG_NOSIGNAL);
 }
 
-// A file is watched once by each epoll instance: a thousand of them watch one file after the other.
+// An epoll instance can watch a file once, so a thousand instances watch each file.
 long WatchByEpoll(int i) {
   constexpr size_t kInstances = 1000;
   static std::vector<int> instances;
@@ -167,7 +167,8 @@ long SetUpAio(int) {
 }
 
 long MapHugePages(int) {
-  // Of a size that there is not: an empty pool would say what the filter says.
+  // A huge page size that does not exist, because an empty pool would give the same error as the
+  // filter.
   constexpr int kHuge = MAP_HUGETLB | static_cast<int>(63U << MAP_HUGE_SHIFT);
   void* const map = ::mmap(nullptr, 2 << 20, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | kHuge, -1, 0);
   return map == MAP_FAILED ? -1 : 0;
@@ -214,7 +215,7 @@ int main(int argc, char** argv) {
   sigset_t all;
   sigfillset(&all);
   sigdelset(&all, SIGTERM);
-  ::sigprocmask(SIG_SETMASK, &all, nullptr);  // what is queued stays queued
+  ::sigprocmask(SIG_SETMASK, &all, nullptr);  // a signal that is queued stays queued
   ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   rlimit files{};
   ::getrlimit(RLIMIT_NOFILE, &files);

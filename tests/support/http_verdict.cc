@@ -1,7 +1,7 @@
-// What our grammar makes of the bytes of a connection, for comparison with foreign parsers.
+// Prints how our HTTP grammar reads the bytes of a connection, for comparison with foreign parsers.
 //
-// Input: four bytes of size, little endian, and so many bytes; again and again. Output: a line for
-// each, "METHOD TARGET BODY" (the body in hexadecimal) of each whole message, separated by tabs,
+// Input: four bytes of size, little endian, and that many bytes, repeated. Output: one line for
+// each: "METHOD TARGET BODY" (the body in hexadecimal) for each whole message, separated by tabs,
 // and then "ok" if nothing was refused, or "refused: " with the reason.
 #include <array>
 #include <cstdio>

@@ -1,26 +1,30 @@
-// Speaks to the network from inside a sandbox, with whatever capabilities it has there. Each
-// argument is one action, "tcp 203.0.113.7 80 send=474554 want=1"; each prints one line, what came
-// of it and the bytes that were received, in hexadecimal. Static, so that it runs in any image.
+// Speaks to the network from inside a sandbox, with the capabilities that it has there. Each
+// argument is one action, such as "tcp 203.0.113.7 80 send=474554 want=1". Each action prints one
+// line: its outcome and the received bytes in hexadecimal. The program is static, so that it runs
+// in any image.
 //
 //   tcp ADDRESS PORT        connects, sends, receives
-//   udp ADDRESS PORT        the same over a connected socket, which hears of ICMP errors
-//   ping ADDRESS            one ICMP echo
+//   udp ADDRESS PORT        the same over a connected socket, which receives ICMP errors
+//   ping ADDRESS            sends one ICMP echo
 //   sctp ADDRESS PORT       connects
-//   raw ADDRESS PROTOCOL    one packet; with header=1 `send` begins with the IP header
-//   packet LINK             one frame as it is
-//   many ADDRESS PORT       count=N connections (datagrams with udp=1) at once: "ok 17" of them
-//   race ADDRESS PORT       count=N attempts one after the other: "ok 0" of them succeeded
+//   raw ADDRESS PROTOCOL    sends one packet; with header=1 `send` begins with the IP header
+//   packet LINK             sends one frame unchanged
+//   many ADDRESS PORT       opens count=N connections (udp=1: datagrams) at once: "ok 17" succeeded
+//   race ADDRESS PORT       makes count=N attempts one after the other: "ok 0" succeeded
 //   flow SOCKET ADDRESS PORT  keeps a connection (udp=1: a datagram socket), used by `poke`
 //   poke SOCKET             sends over that connection and receives
 //
-// Options: send=HEX, fill=N (so many zero bytes after it), split=N (`send` in two segments),
-// then=HEX (sent when something has come), want=N (bytes that are enough; default 1), prefixed=1
-// (as many as the first two tell), all=1 (until the other side closes), wait=MS (for each step),
-// from=ADDRESS, port=N (own), options=HEX (of IPv4), count=N, hold=1 (does not end), length=1 (the
-// number of bytes instead of them).
+// Options:
+// - send=HEX, fill=N (N zero bytes after it), split=N (`send` in two segments), then=HEX (sent
+//   after the first answer);
+// - want=N (stops after N bytes; default 1), prefixed=1 (stops after the length that the first
+//   two bytes give), all=1 (reads until the other side closes);
+// - wait=MS (limit of each step), from=ADDRESS, port=N (own port), options=HEX (IPv4 options),
+//   count=N;
+// - hold=1 (does not exit), length=1 (prints the number of bytes instead of the bytes).
 //
-// What came of it: ok, refused, reset, closed, unreachable, prohibited, timeout, eperm, or the
-// error's name.
+// Outcomes: ok, refused, reset, closed, unreachable, prohibited, timeout, eperm, or the error's
+// name.
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -49,7 +53,7 @@
 
 namespace {
 
-// 0 for what is no number.
+// Returns 0 if the text is not a number.
 int ParseNumber(const std::string& text) {
   int number = 0;
   std::from_chars(text.data(), text.data() + text.size(), number);
@@ -125,7 +129,7 @@ std::string WordFor(int error) {
     case EAGAIN:
       return "timeout";
     case EACCES:
-      return "prohibited";  // by ICMPv6
+      return "prohibited";  // reported by ICMPv6
     case EPERM:
       return "eperm";
     default:
@@ -143,7 +147,7 @@ bool IsIpv6(const std::string& text) {
   return text.find(':') != std::string::npos;
 }
 
-// "fe80::1%eth0" has its link.
+// "fe80::1%eth0" includes its link.
 socklen_t Parse(const std::string& text, int port, Address* address) {
   *address = {};
   if (!IsIpv6(text)) {
@@ -162,7 +166,7 @@ socklen_t Parse(const std::string& text, int port, Address* address) {
   return sizeof address->v6;
 }
 
-// False when `deadline` has passed.
+// Returns false if `deadline` passes first.
 bool Await(int fd, short events, int64_t deadline) {
   pollfd waiting{fd, events, 0};
   const int64_t left = deadline - NowMs();
@@ -185,8 +189,8 @@ int Prepare(int fd, const Action& action, const std::string& peer) {
   const std::string any = IsIpv6(peer) ? "::" : "0.0.0.0";
   const socklen_t size = Parse(from == action.options.end() ? any : from->second, port, &own);
   if (from != action.options.end()) {
-    // Also an address that this namespace does not have, where that is allowed. IPv4 finds no route
-    // from such a one unless the socket is transparent.
+    // Also allows an address that this namespace does not have. IPv4 finds no route from such an
+    // address unless the socket is transparent.
     for (const int option : {IP_FREEBIND, IP_TRANSPARENT}) {
       ::setsockopt(fd, IPPROTO_IP, option, &one, sizeof one);
     }
@@ -197,7 +201,7 @@ int Prepare(int fd, const Action& action, const std::string& peer) {
   return ::bind(fd, &own.any, size) == 0 ? 0 : errno;
 }
 
-// An errno, or 0 and a connected socket.
+// Returns an errno, or 0 and a connected socket.
 int Connect(const Action& action, const std::string& host, int port, int type, int protocol,
             int* fd) {
   *fd = ::socket(IsIpv6(host) ? AF_INET6 : AF_INET, type | SOCK_NONBLOCK | SOCK_CLOEXEC, protocol);
@@ -214,7 +218,7 @@ int Connect(const Action& action, const std::string& host, int port, int type, i
   return error;
 }
 
-// Both directions at once: an echo of much would fill the buffers between.
+// Sends and receives at the same time, because a large echo would fill the buffers in between.
 Outcome Talk(int fd, const Action& action, bool stream) {
   std::string to_send = action.Payload(), then = action.Bytes("then"), received;
   const auto split = static_cast<size_t>(action.Number("split", 0));
@@ -310,7 +314,7 @@ Outcome Packet(const Action& action) {
   return outcome;
 }
 
-// As many sockets as asked for, at once; what became of the ones that did not come to anything.
+// Opens the requested number of sockets at once. Reports the outcome of those that failed.
 Outcome Many(const Action& action) {
   const rlimit enough{65536, 65536};
   ::setrlimit(RLIMIT_NOFILE, &enough);
@@ -377,7 +381,7 @@ void Print(const Outcome& outcome, const Action& action, FILE* to) {
   std::fflush(to);
 }
 
-// The request of a `poke` is its own action as text; the answer is the line that it prints.
+// The request of a `poke` is its own action as text. The answer is the line that it prints.
 Outcome Flow(const Action& action) {
   int fd = -1;
   const bool udp = action.Number("udp", 0) != 0;

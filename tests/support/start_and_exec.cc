@@ -1,6 +1,5 @@
-// Stands in for execd in tests of the spawner, and is a fake: it waits at the gate, reads the start
-// message from the control socket and becomes the entrypoint, with the control socket as its
-// standard streams.
+// A fake execd for tests of the spawner. It waits at the gate, reads the start message from the
+// control socket and becomes the entrypoint, with the control socket as its standard streams.
 
 #include <unistd.h>
 
@@ -33,7 +32,8 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // As execd: a spawner that is about to take over tries it with a flag that it does not know.
+  // Exits with 2 for any other argument, as execd does. A spawner that is about to take over tests
+  // execd with a flag that execd does not know.
   if (argc != 2 || std::string_view(argv[1]) != "--enter-root=1") return 2;
   if (!atl::execd::PassGate(true, true)) return 119;
   constexpr int control = atl::wire::kExecdControlFd;
