@@ -119,7 +119,7 @@ class Images(unittest.TestCase):
         self.assertEqual(self.names(), ['b:1'])
         for query, images, why in (
                 ('?name=c', [([base], ['a:1']), ([top], ['b:1'])], 'holds 2 images'),
-                ('', [([base], ['a:1']), ([top], [])], 'some have no name'),
+                ('', [([base], ['a:1']), ([top], [])], 'some without a name'),
                 ('', [([base], [f'a:{n}' for n in range(65)])], 'more than 64 images and names')):
             with self.subTest(why), self.assertRaises(atoll.ApiError) as refused:
                 self.daemon.request('POST', f'/v1/images{query}', saved(images))
@@ -325,7 +325,7 @@ class Allowed(unittest.TestCase):
             self.refused(daemon, 'absent')
             with self.assertRaises(atoll.ApiError) as absent:
                 daemon.create('team/absent')
-            self.assertEqual(absent.exception.status, 404)
+            self.assertEqual(absent.exception.status, 400)
             for name in ('team/box', 'pinned:1'):
                 daemon.request('POST', f'/v1/images?from=busybox&name={name}')
                 daemon.delete(daemon.create(name))

@@ -282,8 +282,8 @@ class Checked(Pair):
         (self.top / 'other-key.pem').rename(self.top / 'key.pem')
         done = self.check()
         self.assertEqual((done.returncode, done.stdout), (1, ''))
-        self.assertIn('does not fit', done.stderr)
-        with self.assertRaisesRegex(AssertionError, 'does not fit'):
+        self.assertIn('does not match', done.stderr)
+        with self.assertRaisesRegex(AssertionError, 'does not match'):
             atoll.Daemon(**self.settings).__enter__()
 
     def test_a_key_for_everybody(self):

@@ -110,7 +110,7 @@ class Commands(unittest.TestCase):
             self.assertEqual(ends, events[-1:])
 
     def test_cannot_start_is_an_event(self):
-        events = self.s.events('/command', {'command': 'x' * 200000})
+        events = self.s.events('/command', {'command': 'true', 'envs': {'A': 'x' * 200000}})
         self.assertEqual(events[0]['type'], 'init')
         self.assertEqual(events[-1]['error']['ename'], 'CommandExecError')
         self.assertIn('Argument list too long', events[-1]['error']['evalue'])
