@@ -98,9 +98,8 @@ class Sandboxes {
     Reconciler::HasProcesses has_processes = [](uint32_t) { return true; };
     GroupCounts::Read group_events = [](uint32_t) { return cgroup::GroupEvents(); };
     uint32_t parked_sandboxes = 64;  // limit for all pools and templates together
-    uint32_t automatic_pools =
-        0;  // limit for pools that the daemon makes itself, for recently used images
-    InterceptorProgram interceptor;  // runs the credential vaults
+    uint32_t automatic_pools = 0;    // limit for pools that the daemon makes itself
+    InterceptorProgram interceptor;  // the program that serves credential vaults
     // A record's message never names a path below one of these directories (private_paths.h).
     std::vector<std::string> private_directories;
   };

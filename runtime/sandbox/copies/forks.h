@@ -38,7 +38,7 @@ inline constexpr size_t kMaxChildren = 64;
 struct WantedFork {
   size_t count = 1;             // up to kMaxChildren
   std::string idempotency_key;  // the Idempotency-Key; empty: none
-  std::string fingerprint;      // fingerprint of the request's body, if there is a key
+  std::string fingerprint;      // fingerprint of what it asks for, if there is a key
   std::string request_id;       // names the request in the log
 };
 // Gets all children, which run, or an error.
@@ -68,7 +68,7 @@ class Forks {
   // Each child has its own id, tokens and addresses, and none of the parent's processes. Calls
   // `done` when all run and their records are committed. After an error no child is left.
   // kNotFound. kFailedPrecondition: the sandbox does not live, has too many layers, is being
-  // copied, or is ending. Other errors: as a create (check.h).
+  // copied, or is ending. Other errors: see Check::Create.
   void Fork(const Caller& caller, const std::string& id, const WantedFork& wanted,
             const Forked& done);
 

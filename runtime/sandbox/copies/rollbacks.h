@@ -48,7 +48,7 @@ namespace atl::sandbox {
 struct WantedRollback {
   std::string snapshot_id;
   std::string idempotency_key;  // the Idempotency-Key; empty: none
-  std::string fingerprint;      // fingerprint of the request's body, if there is a key
+  std::string fingerprint;      // fingerprint of what it asks for, if there is a key
   std::string request_id;       // names the request in the log
 };
 
@@ -95,7 +95,7 @@ class Rollbacks {
   // the sandbox runs. After an error the sandbox is unchanged, unless it has ended meanwhile. A
   // request without a key joins a rollback in flight to the same snapshot. kNotFound.
   // kFailedPrecondition: the sandbox does not live, or is being rolled back to another snapshot.
-  // Other errors: as a create.
+  // Other errors: see Check::Create.
   void RollBack(const Caller& caller, const std::string& id, const WantedRollback& wanted,
                 const Created& done);
 

@@ -1,6 +1,6 @@
 // Limits how many sandboxes are built at once. More than about two slow each other down: the
-// spawner is one thread, and the rest of a build is page-table and network work that contends for
-// kernel locks. Further builds queue in order of arrival. If the queue is full, the client is told
+// spawner is one thread, and the rest of a build is page-table and network work that contends.
+// Further builds queue in order of arrival. If the queue is full, the client is told
 // to try again later.
 //
 // Thread rule: on the loop.

@@ -31,8 +31,7 @@ namespace atl::sandbox {
 // A checked sandbox. Nothing has been acquired for it.
 struct Checked {
   Sandbox sandbox;
-  std::string awaited_image =
-      {};  // name of the image to wait for; empty: the image is in the store
+  std::string awaited_image = {};  // the image to wait for; empty: none
 };
 
 class Check {
@@ -41,13 +40,11 @@ class Check {
     cgroup::Limits defaults = cgroup::DefaultLimits();
     cgroup::Enforceable limits_available = {};
     std::string host_arch = "amd64";
-    std::vector<std::string> allowed_images =
-        {};                     // rules of images/allowed.h; none: all images are allowed
+    std::vector<std::string> allowed_images = {};  // rules of images/allowed.h; none: all
     bool access_tokens = true;  // false: new sandboxes get no token, and their execd requires none
     std::optional<int64_t> max_timeout_seconds = {};  // the maximum that a create may ask for
     IdlePolicy idle = {};                             // policy of creates that do not name one
-    bool pause_reclaims =
-        false;                // default of creates that do not say: a pause moves memory to swap
+    bool pause_reclaims = false;                      // default: a pause moves memory to swap
     uint64_t swap_bytes = 0;  // size of the spawner's swap area for paused sandboxes; 0: none
   };
   // All parts outlive this object.

@@ -44,8 +44,7 @@ class Launch : public std::enable_shared_from_this<Launch> {
     std::string host_id;
     std::string request_id = {};  // names the request in the log
     Origin origin = Origin::kCold;
-    std::string awaited_image =
-        {};  // name of the image to wait for; empty: the image is in the store
+    std::string awaited_image = {};        // the image to wait for; empty: none
     images::Credentials registry_as = {};  // credentials for a pull of the image
     // The parked sandbox to claim, which has the host id above; null: build a new one.
     std::unique_ptr<ParkedSandbox> parked = nullptr;
@@ -71,7 +70,7 @@ class Launch : public std::enable_shared_from_this<Launch> {
   // See ControlChannel.
   UniqueFd TakeSocket(std::string* received) { return control_->TakeSocket(received); }
 
-  // True from the launch's begin until Done.
+  // True once Begin has succeeded, until Done.
   bool in_flight() const { return in_flight_; }
 
   const Order& order() const { return order_; }

@@ -121,9 +121,8 @@ class Endings {
   const Parts parts_;
   std::unordered_set<const Sandbox*> stopping_;  // a client wants their entrypoints to end
   std::unordered_map<const Sandbox*, Ordered> releases_;
-  const Sandbox* oom_killed_ =
-      nullptr;           // set while the machine applies the end of an OOM-killed sandbox
-  uint64_t orders_ = 0;  // number of the latest order
+  const Sandbox* oom_killed_ = nullptr;  // the sandbox killed by OOM, while its end is applied
+  uint64_t orders_ = 0;                  // number of the latest order
   uint64_t removed_ = 0;
   std::array<uint64_t, kEnds> ends_{};
   const Guard guard_;

@@ -3,8 +3,8 @@
 // A sandbox is busy while a request that it has answered successfully is open (a stream or a
 // terminal counts while it is open), or while its processes use more than 1 % of one CPU between
 // two samples. Everything else is idle: a server between two requests, a sleeping background
-// command, an open outgoing connection. A sample reads one small kernel file, each quarter of the
-// time to idle, at most every 15 seconds.
+// command, an open outgoing connection. A sample reads one small kernel file. The interval is a
+// quarter of the time to idle, but no more than 15 seconds.
 //
 // An unanswered request delays the pause, because its answer would stall, but it does not count as
 // use. If the sandbox refuses the request, the time to idle goes on as if the request had not come.
@@ -62,9 +62,8 @@ class IdleWatch {
   struct Watched {
     uint32_t slot = 0;
     int64_t after_us = 0;
-    std::shared_ptr<Uses> uses =
-        std::make_shared<Uses>();  // open requests keep it after this object is gone
-    uint64_t cpu_micros = 0;       // value at the last sample
+    std::shared_ptr<Uses> uses = std::make_shared<Uses>();  // shared with open requests
+    uint64_t cpu_micros = 0;                                // value at the last sample
     int64_t looked_us = 0;
     Loop::Id timer = 0;
   };

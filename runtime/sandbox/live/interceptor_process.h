@@ -24,8 +24,8 @@ namespace atl::sandbox {
 
 struct InterceptorProgram {
   std::string path;         // path of atoll-intercept
-  std::string authorities;  // PEM file of the certificate authorities that the interceptor trusts
-                            // in servers
+  // PEM file of the certificate authorities that the interceptor trusts in servers.
+  std::string authorities;
 };
 
 class InterceptorProcess final : public netpolicy::Interceptor {

@@ -42,11 +42,9 @@ static_assert(kExecdInternalHeader == wire::kInternalHeader);
 class EntrypointLogs {
  public:
   struct Config {
-    std::string
-        directory;  // directory of the LogStore; empty: keeps no logs, and all functions do nothing
-    uint64_t max_bytes = 2 << 20;  // limit per sandbox
-    int64_t keep_after_removal_seconds =
-        0;  // how long logs stay readable after their sandbox is removed
+    std::string directory;                   // empty: keeps no logs, and all functions do nothing
+    uint64_t max_bytes = 2 << 20;            // limit per sandbox
+    int64_t keep_after_removal_seconds = 0;  // logs stay readable this long after a removal
   };
   EntrypointLogs(Loop& loop, const Clock& clock, Config config);
   EntrypointLogs(const EntrypointLogs&) = delete;
@@ -109,12 +107,11 @@ class EntrypointLogs {
     Loop::Id watch = 0;
     std::optional<LineHead> head;  // expected before the first frame of an adopted sandbox
     wire::OutputFrames frames;
-    uint64_t offset = 0;  // expected offset of the next frame
-    int64_t time_us = 0;  // time of the last frame
-    std::map<std::string, int64_t>
-        noted_us;        // times when notes were passed on, within the last minute
-    std::string batch;   // frames to write
-    bool begun = false;  // false: it has watchers, but no socket yet
+    uint64_t offset = 0;                      // expected offset of the next frame
+    int64_t time_us = 0;                      // time of the last frame
+    std::map<std::string, int64_t> noted_us;  // when notes were passed on, one minute back
+    std::string batch;                        // frames to write
+    bool begun = false;                       // false: it has watchers, but no socket yet
     bool writing = false;
     bool parked = false;  // waits for its turn in queue_
     bool ended = false;   // nothing comes any more

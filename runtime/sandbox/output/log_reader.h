@@ -53,10 +53,9 @@ class OutputLines {
 };
 
 struct LogQuery {
-  size_t tail = 0;       // only the last lines, so many; 0: all
-  int64_t since_us = 0;  // only lines from this time on
-  size_t max_bytes =
-      1 << 20;  // limit of the text; keeps the last bytes; without follow, or with tail
+  size_t tail = 0;             // only the last lines, so many; 0: all
+  int64_t since_us = 0;        // only lines from this time on
+  size_t max_bytes = 1 << 20;  // limit of the text; keeps its end; without follow, or with tail
   // Read will be called repeatedly. Each call returns a part and leaves an unterminated line for
   // the next call, or for Finish.
   bool follow = false;

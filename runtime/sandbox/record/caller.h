@@ -8,8 +8,7 @@
 namespace atl::sandbox {
 
 struct Caller {
-  std::string
-      tenant;  // the tenant whose sandboxes the caller sees; empty: those of a daemon with one key
+  std::string tenant;        // tenant whose sandboxes it sees; empty: that of a daemon with one key
   std::string key_id = {};   // name of the caller's key in the log (auth.h); empty: no key
   bool is_operator = false;  // an operator sees the sandboxes of all tenants
 

@@ -42,9 +42,8 @@ struct Platform {
 
 // The part of a bucket volume's request that describes the object store.
 struct BucketRequest {
-  std::string endpoint;  // the request's text, or an operator's name for a store
-  std::string
-      credentials_of;  // the name of the store whose credentials to use; empty: any that fits
+  std::string endpoint;                 // the request's text, or an operator's name for a store
+  std::string credentials_of;           // the store with the credentials; empty: any that fits
   wire::ObjectCredentials credentials;  // the credentials in the request
 };
 
@@ -54,8 +53,7 @@ struct VolumeMount {
   BucketRequest bucket = {};
   bool create_if_missing = true;     // named volumes only
   bool delete_with_sandbox = false;  // named volumes that this request creates
-  uint64_t disk_bytes =
-      0;  // limit of a named volume that this request creates; 0: the operator's default
+  uint64_t disk_bytes = 0;           // limit of a new named volume; 0: the default
 };
 
 // The share of the host that is reserved for a sandbox, whether or not it uses it. 0: nothing.
@@ -79,23 +77,21 @@ struct IdlePolicy {
 // The specification of a sandbox. The request gives it, Check validates it, and the record keeps
 // it. Afterwards only the egress policy in `network` changes.
 struct Spec {
-  std::string image;        // checked: the normalised name
-  std::string template_id;  // the template that it was started ahead for; empty: none
-  std::string
-      snapshot_id;  // the snapshot that it is restored from, which has the image above; empty: none
-  std::vector<std::string> entrypoint;     // empty: no program; the sandbox runs until it is ended
+  std::string image;                    // checked: the normalised name
+  std::string template_id;              // the template that it was started ahead for; empty: none
+  std::string snapshot_id;              // the snapshot, of the image above, to restore; empty: none
+  std::vector<std::string> entrypoint;  // empty: no program; the sandbox runs until it is ended
   std::map<std::string, std::string> env;  // the request's variables, without the image's
-  std::map<std::string, std::string>
-      extensions;  // the request's extensions; those with a meaning have fields of their own, too
+  // The request's extensions, unchanged. An extension with a meaning has a field of its own, too.
+  std::map<std::string, std::string> extensions;
   std::optional<Platform> platform;  // none: no constraint
   cgroup::Limits limits;             // checked: the request's limits, completed by the defaults
   Reservation reserved;
   std::vector<wire::Hook> hooks;
   std::vector<wire::Volume> volumes;
   bool readonly_root = false;
-  bool unique_name = false;  // its name was not taken when it was created
-  std::optional<int64_t>
-      renew_by_seconds;            // each access moves the deadline this many seconds ahead
+  bool unique_name = false;                 // its name was not taken when it was created
+  std::optional<int64_t> renew_by_seconds;  // an access moves the deadline this far ahead
   std::optional<IdlePolicy> idle;  // checked: includes the operator's policy; none: no idle policy
   std::optional<bool> reclaims;  // whether a pause moves its memory to swap; checked: none means no
   netpolicy::SlotRequest network;  // checked: includes the sandbox's id
@@ -133,8 +129,7 @@ struct Sandbox {
   std::vector<wire::LayerId> layers;
   wire::LayerId fork_layer = 0;  // the layer that it shares with its fork's siblings; 0: not forked
   std::string access_token;  // the token that execd expects in X-EXECD-ACCESS-TOKEN; empty: none
-  std::string
-      secure_token;  // the token that its ports require unless a request is signed; empty: none
+  std::string secure_token;  // required by its ports unless a request is signed; empty: none
   // The certificate authority that the sandbox trusts for any server. Empty: none, and it can have
   // no credential vault.
   intercept::Authority authority;

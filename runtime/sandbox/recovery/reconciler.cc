@@ -224,8 +224,8 @@ std::vector<netpolicy::LiveSlot> Reconciler::LiveSlots(const std::vector<uint32_
     if (owner != owners.end()) {
       one.request = owner->second->spec.network;
     } else {
-      one.request.policy = netpolicy::Share(
-          {});  // nobody owns the slot, so its link reaches nothing until it is removed
+      // Nobody owns the slot, so its link reaches nothing until it is removed.
+      one.request.policy = netpolicy::Share({});
     }
   }
   return live;

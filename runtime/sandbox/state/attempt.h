@@ -50,7 +50,7 @@ class Attempt {
   struct Request {
     Kind kind = Kind::kCreate;
     std::string key;          // the Idempotency-Key; empty: none
-    std::string fingerprint;  // fingerprint of the request's body, if there is a key
+    std::string fingerprint;  // fingerprint of what it asks for, if there is a key
     std::string request_id;   // names the request in the log
     std::string of;           // the sandbox that is forked or rolled back
     Origin origin = Origin::kCold;

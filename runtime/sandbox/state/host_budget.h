@@ -18,9 +18,8 @@ namespace atl::sandbox {
 
 struct HostBudget {
   // 0 in any field: not checked.
-  uint64_t memory_total = 0;  // bytes of the host; the maximum for a single sandbox
-  uint64_t memory_budget =
-      0;  // bytes for the memory limits of all sandboxes, including their buckets
+  uint64_t memory_total = 0;   // bytes of the host; the maximum for a single sandbox
+  uint64_t memory_budget = 0;  // bytes for the limits of all sandboxes and buckets
   uint64_t pids_budget = 0;
   uint64_t cpu_millis = 0;  // CPU of the host, for reservations
   uint64_t sandboxes = 0;
@@ -66,13 +65,10 @@ class Room {
  public:
   // One stock, by three functions.
   struct Holder {
-    std::function<Held()> held = [] {
-      return Held();
-    };  // resources of its present and coming members
-    std::function<uint32_t()> kept = [] {
-      return uint32_t();
-    };                               // the number of sandboxes that it may keep
-    std::function<void()> give_way;  // called when a create is coming
+    // Resources of its present and coming members.
+    std::function<Held()> held = [] { return Held(); };
+    std::function<uint32_t()> kept = [] { return uint32_t(); };  // sandboxes that it may keep
+    std::function<void()> give_way;                              // called when a create is coming
   };
   explicit Room(HostBudget budget) : budget_(std::move(budget)) {}
   Room(const Room&) = delete;

@@ -100,10 +100,9 @@ class Registry {
   const std::string socket_directory_;
   const uint32_t instance_;
   Map sandboxes_;
-  Names names_;  // names of the sandboxes in sandboxes_
-  std::unordered_map<std::string, std::string>
-      host_ids_;                   // host ids that differ from the id, each with the id
-  std::unique_ptr<GoneIds> gone_;  // set by Open
+  Names names_;                                            // names of the sandboxes in sandboxes_
+  std::unordered_map<std::string, std::string> host_ids_;  // id by host id, if they differ
+  std::unique_ptr<GoneIds> gone_;                          // set by Open
   std::vector<std::function<void(const Sandbox&)>> on_remove_;
 };
 

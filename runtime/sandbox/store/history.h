@@ -38,8 +38,7 @@ inline constexpr char kSandboxLost[] = "SANDBOX_LOST";
 
 struct HistoryEvent {
   int64_t time_ms = 0;
-  std::string
-      kind;  // the new state ("Running", "Paused", "Failed", …), or another kind such as "Renewed"
+  std::string kind;     // the new state ("Running", …) or another kind ("Renewed", …)
   std::string reason;   // "CONTAINER_RUNNING", …
   std::string message;  // text for people; may quote output of the sandbox
 };
