@@ -1,4 +1,4 @@
-// The command line client: finds the server, and does what the verb says.
+// The command line client.
 #include <signal.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ void AddGlobalOptions(Verb& root, Settings* settings, bool* version) {
                     .what = "http://HOST:PORT or https://HOST:PORT; else the local daemon",
                     .target = &settings->server,
                     .variable = "ATOLL_SERVER"});
-  // ps(1) shows arguments to everybody: the option is for throw-away keys.
+  // ps(1) shows arguments to all users, so this option is only for temporary keys.
   root.Takes(Option{.names = "--api-key",
                     .value = "KEY",
                     .what = "API key; better by the variable or a file, others can see arguments",
@@ -89,8 +89,8 @@ void AddVerbs(Verb& root, const Settings& settings) {
       "the command's own, or 125.");
 }
 
-// Returns true if something else has to be typed: to try the same again would not help. A failed
-// system call is none of these; ENOENT may be that of a program or a file of this host.
+// Returns true for usage errors: a retry without other words would not help. A failed system call
+// is no usage error: its ENOENT may be about a program or a file of this host.
 bool IsWrongWord(const Error& error) {
   if (error.error_number() != 0) return false;
   return error.code() == Code::kInvalidArgument || error.code() == Code::kNotFound;
@@ -111,7 +111,7 @@ int Main(int argc, char** argv) {
   }
   if (version) return root.Find("version")->act()().value_or(kFailed);
   if (!read) {
-    // Which may stand behind what is wrong.
+    // --json counts even after the wrong word.
     settings.json = settings.json || std::any_of(argv + 1, argv + argc, [](const char* word) {
                       return std::string_view(word) == "--json";
                     });
@@ -128,7 +128,7 @@ int Main(int argc, char** argv) {
     Report(settings, done.error());
     if (line.verb->failed() == kFailed && IsWrongWord(done.error())) return kUsage;
   } catch (const std::exception& error) {
-    // Of nlohmann: the server answered with JSON of another shape.
+    // Thrown by nlohmann::json: the server answered with JSON of another shape.
     Report(settings, Error(Code::kInternal, std::string("unexpected answer: ") + error.what()));
   }
   return line.verb->failed();

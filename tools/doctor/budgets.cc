@@ -1,4 +1,5 @@
-// What all sandboxes of a host share with it: runtime/spawner/SHARED_BUDGETS.md has the table.
+// Checks the kernel budgets that all sandboxes share with the host
+// (runtime/spawner/SHARED_BUDGETS.md).
 #include <charconv>
 #include <cstdint>
 #include <string>
@@ -24,8 +25,8 @@ Finding CheckCrashHandler() {
 }
 
 Finding CheckOpenFiles() {
-  // A sandbox of the default 512 MiB can hold some two million open files: each is charged to it
-  // with 232 bytes (Linux 6.1) at least.
+  // A sandbox with the default 512 MiB can hold about two million open files, because each is
+  // charged with at least 232 bytes (Linux 6.1).
   constexpr uint64_t kEnough = 64'000'000;
   const std::string text = ReadSysctl("fs/file-max");
   uint64_t most = 0;

@@ -13,9 +13,9 @@ std::vector<Finding> CheckDaemon(const cli::Settings& settings) {
   if (!answer && !settings.server.empty()) {
     return {Missing(name, answer.error().message(), "start it, or name another with --server")};
   }
-  // That none runs yet is nothing wrong with the host.
+  // A daemon that does not run is no fault of the host.
   if (!answer) return {Ok(name, "none answers: " + answer.error().message())};
-  // Its health it tells everybody.
+  // /health needs no key, so this request tests the key.
   if (const auto let_in = api->Send("GET", "/sandboxes?pageSize=1"); !let_in) {
     return {Missing(name, api->server_url() + ": " + let_in.error().message(),
                     "name its key's file with --api-key-file, or set ATOLL_API_KEY")};

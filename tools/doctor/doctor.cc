@@ -15,7 +15,7 @@ namespace atl::doctor {
 namespace {
 
 std::vector<Finding> Examine(const HostOptions& options, const cli::Settings& settings) {
-  // The host of a server that was named need not be this one.
+  // A named server may run on another host.
   if (!settings.server.empty()) return CheckDaemon(settings);
   std::vector<Finding> findings = {CheckRoot(),    CheckKernelVersion(), CheckUserNamespaces(),
                                    CheckSeccomp(), CheckMemfdExec(),     CheckOverlay(options)};

@@ -61,7 +61,8 @@ Finding CheckSeccomp() {
 }
 
 Finding CheckMemfdExec() {
-  // vm.memfd_noexec (Linux 6.3): 2 forbids what programs are passed on with, sealed memfds.
+  // vm.memfd_noexec (Linux 6.3): 2 forbids to execute sealed memfds, in which Atoll passes programs
+  // on.
   const std::string value = ReadSysctl("vm/memfd_noexec");
   if (value != "2") return Ok("memfd", "sealed programs can be executed");
   return Missing("memfd", "vm.memfd_noexec = 2 forbids to execute sealed memfds",

@@ -1,11 +1,11 @@
-// netpolicy knows best what it needs.
+// Reports the findings of netpolicy's own host check.
 #include "netpolicy/host_check.h"
 #include "tools/doctor/checks.h"
 
 namespace atl::doctor {
 namespace {
 
-// Of the first daemon of a host; others differ in names only.
+// The first daemon's number; other daemons differ only in names.
 constexpr uint32_t kInstance = 0;
 
 Grade GradeOf(netpolicy::HostFinding::Level level) {
@@ -26,7 +26,7 @@ Grade GradeOf(netpolicy::HostFinding::Level level) {
 std::vector<Finding> CheckNetwork() {
   std::vector<Finding> findings;
   for (const netpolicy::HostFinding& found : netpolicy::CheckHost(kInstance)) {
-    // "subject: what was found" where it is written so.
+    // The finding may have the form "subject: text".
     const size_t colon = found.what.find(": ");
     Finding finding{"network", GradeOf(found.level), found.what, found.fix};
     if (colon != std::string::npos) {

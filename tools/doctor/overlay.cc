@@ -1,5 +1,5 @@
-// Tries the very mount that a sandbox's root is: overlayfs with userxattr over an id-mapped clone
-// of the data directory.
+// Tries the same mount as a sandbox's root: overlayfs with userxattr over an id-mapped clone of the
+// data directory.
 #include <sched.h>
 #include <sys/fsuid.h>
 #include <sys/mount.h>
@@ -22,7 +22,7 @@
 namespace atl::doctor {
 namespace {
 
-// Ids on disk, and those that a sandbox would have; any that nobody uses will do.
+// Unused ids, as owners on disk and as a sandbox's ids.
 constexpr uid_t kStoreBase = 0x70000000;
 constexpr uid_t kSandboxBase = 0x78000000;
 
@@ -34,8 +34,8 @@ Status MakeTree(int dir) {
   return {};
 }
 
-// In a mount namespace of its own. Everything through descriptors: the working directory becomes
-// the id-mapped clone.
+// Mounts and writes within its own mount namespace. Uses descriptors throughout, because the
+// working directory becomes the id-mapped clone.
 Status MountAndWrite(const std::string& place) {
   if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
     return FailSys("make mounts private");
@@ -47,7 +47,8 @@ Status MountAndWrite(const std::string& place) {
   ATOLL_TRY(spawner::Attach(clone.get(), target.get(), "the probe's directory"));
   if (fchdir(clone.get()) != 0) return FailSys("fchdir");
 
-  // As the spawner does it: an id-mapped upper that is mounted by an unmapped id is read-only.
+  // Uses a mapped id like the spawner: an upper directory on an id-mapped mount is read-only if an
+  // unmapped id mounts the overlay.
   if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP) != 0) return FailSys("PR_SET_SECUREBITS");
   setfsgid(kSandboxBase);
   setfsuid(kSandboxBase);

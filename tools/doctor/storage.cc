@@ -80,7 +80,7 @@ Finding CheckDiskLimits(const HostOptions& options) {
   const std::string name = "disk limits";
   const std::string store = options.data_dir + "/store";
   const std::string place = ExistingParent(store);
-  // O_PATH: whoever asks need not be able to read it.
+  // O_PATH, because the caller may lack the right to read the directory.
   const auto directory = sys::Open(place, O_PATH | O_DIRECTORY);
   if (!directory) {
     return Warning(name, "cannot look at " + place, "check storage.data_dir");

@@ -19,7 +19,7 @@
 namespace atl::cli {
 namespace {
 
-// Into a file without a name.
+// Downloads the object to an unnamed file.
 Result<UniqueFd> FetchObject(const ArchivePlace& place, int cancel_fd) {
   ATOLL_ASSIGN(const auto store, ObjectStore::Open(place.file, place.endpoint, cancel_fd));
   ATOLL_ASSIGN(UniqueFd file, TemporaryFile());
@@ -45,7 +45,7 @@ Status ExportToFile(Api& api, const ArchiveOf& wanted, const std::string& file, 
   return placed.Finish();
 }
 
-// The request says how long it is, and a pipe does not.
+// Copies a pipe to a file, because the request needs a length.
 Result<UniqueFd> TakeInput() {
   if (isatty(STDIN_FILENO) != 0) {
     return Fail(Code::kInvalidArgument, "a terminal is no archive: name a file, or pipe one in");

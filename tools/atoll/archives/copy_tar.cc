@@ -49,7 +49,7 @@ class Packer {
     const Entry entry(archive_entry_new());
     archive_entry_set_pathname(entry.get(), name.c_str());
     archive_entry_copy_stat(entry.get(), &info);
-    // The sandbox has owners of its own.
+    // The sandbox sets its own owners.
     archive_entry_set_uid(entry.get(), 0);
     archive_entry_set_gid(entry.get(), 0);
     if (!link.empty()) archive_entry_set_symlink(entry.get(), link.c_str());
@@ -71,10 +71,10 @@ class Packer {
     return {};
   }
 
-  // Neither files, directories nor links: these are left out.
+  // Names of entries that are neither files, directories nor links. These are left out.
   const Words& skipped() const { return skipped_; }
 
-  // What is beneath the directory; `prefix` is "" or ends with a slash.
+  // Adds the content of the directory. `prefix` is "" or ends with a slash.
   Status AddTree(int directory, const std::string& prefix) {
     ATOLL_ASSIGN(const auto names, sys::ListDir(directory));
     for (const std::string& name : names) {
@@ -112,7 +112,7 @@ class Packer {
   }
 
  private:
-  // Files with holes must not fill the host's disk with zeros.
+  // Keeps holes, so that a sparse file does not fill the host's disk with zeros.
   static la_ssize_t Write(archive* out, void* to, const void* bytes, size_t size) {
     const Status written =
         WriteWithHoles(*static_cast<int*>(to), {static_cast<const char*>(bytes), size});
@@ -123,7 +123,7 @@ class Packer {
 
   Packer(UniqueFd file, Archive out) : file_(std::move(file)), out_(std::move(out)) {}
   UniqueFd file_;
-  std::unique_ptr<int> to_;  // the file, as Write is told; outlives out_
+  std::unique_ptr<int> to_;  // the descriptor passed to Write; outlives out_
   Archive out_;
   Words skipped_;
 };

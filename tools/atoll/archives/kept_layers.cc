@@ -12,7 +12,7 @@
 namespace atl::cli {
 namespace {
 
-// Anybody can make something of that name, for us to find.
+// Checks type and owner, because any user can create something under that name.
 Result<UniqueFd> OpenPlace() {
   const std::string path = KeptLayersPlace();
   ATOLL_ASSIGN(UniqueFd place, sys::OpenAt(AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
@@ -46,7 +46,7 @@ std::string KeptLayersPlace() {
 bool TakeKeptLayer(int blobs, const std::string& name, uint64_t size, uint32_t owner) {
   const auto place = OpenPlace();
   if (!place || !Move(place->get(), blobs, name, size, owner)) return false;
-  // It is gone with the last one.
+  // Removes the directory if this was the last layer.
   (void)rmdir(KeptLayersPlace().c_str());
   return true;
 }

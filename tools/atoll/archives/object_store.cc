@@ -20,11 +20,12 @@ namespace atl::cli {
 namespace {
 
 constexpr std::string_view kScheme = "s3://";
-// All but the last one have it: 10,000 of them, which are the most of an object, hold more than the
-// largest archive.
+// Size of all parts but the last. 10,000 parts, the limit of an object, hold more than the largest
+// archive.
 constexpr size_t kPartBytes = 16 << 20;
 constexpr uint64_t kMostBytes = uint64_t{64} << 30;
-// For the next bytes; for a whole part that is sent, of which nothing is heard meanwhile.
+// Deadlines for the next bytes of an answer, and for sending a whole part, during which the store
+// sends nothing.
 constexpr int kPatienceSeconds = 60;
 constexpr int kPartSeconds = 600;
 constexpr int kMostTries = 5;
@@ -39,7 +40,7 @@ bool MayPass(int status) {
   return status == 429 || status == 500 || status == 502 || status == 503 || status == 504;
 }
 
-// What stands in the first element of that name; answers of stores are small and flat.
+// Returns the text of the first element of that name. Answers of stores are small and flat.
 std::string ElementOf(std::string_view xml, const std::string& name) {
   const size_t begin = xml.find("<" + name + ">");
   if (begin == std::string_view::npos) return {};
@@ -54,7 +55,7 @@ uint64_t SizeIn(std::string_view text) {
   return number;
 }
 
-// Each of its parts for itself: a '/' divides keys as it does paths.
+// Encodes each segment on its own: a '/' separates keys as it separates paths.
 std::string EncodedKey(std::string_view key) {
   std::string out;
   while (!key.empty()) {
@@ -97,7 +98,8 @@ Result<std::unique_ptr<ObjectStore>> ObjectStore::Open(const std::string& url,
   const std::string region =
       Setting("AWS_REGION", Setting("AWS_DEFAULT_REGION", "us-east-1").c_str());
   const std::string endpoint = given.empty() ? Setting("AWS_ENDPOINT_URL", "") : given;
-  // A store of one's own has no name for each bucket, as a rule; Amazon's is best asked by such.
+  // A private store usually has no host name per bucket, so the bucket goes into the path. Amazon
+  // recommends the host name.
   ATOLL_ASSIGN(
       const http::BaseUrl base,
       http::ParseBaseUrl(endpoint.empty() ? "https://" + bucket + ".s3." + region + ".amazonaws.com"
@@ -141,7 +143,7 @@ ObjectStore::ObjectStore(AwsCredentials credentials, std::string region, std::st
 
 ObjectStore::~ObjectStore() {
   if (upload_.empty()) return;
-  // Also after an interrupt, which has been heard.
+  // The abort must run even after an interrupt, so it no longer watches for one.
   ::epoll_ctl(wake_.get(), EPOLL_CTL_DEL, interrupt_fd_, nullptr);
   interrupt_fd_ = -1;
   [[maybe_unused]] const auto gone =
@@ -249,7 +251,7 @@ Status ObjectStore::Fetch(int to, const std::function<void(uint64_t, uint64_t)>&
                   authority_ + path_ + " has become another object meanwhile; try again");
     }
     if (response && !MayPass(status)) return Fail(Refused(*response));
-    // What has brought something begins anew.
+    // Progress resets the number of attempts.
     if (at > before) attempt = 0;
     if (Interrupted() || attempt + 1 == kMostTries || !WaitBefore(attempt)) {
       return response ? Status(Fail(Refused(*response))) : Status(Fail(response.error()));
@@ -262,7 +264,7 @@ Status ObjectStore::Write(std::string_view bytes) {
     const size_t taken = std::min(bytes.size(), kPartBytes - part_.size());
     part_.append(bytes.substr(0, taken));
     bytes.remove_prefix(taken);
-    // The last one may be small, and is sent by Finish.
+    // Only the last part may be small; Finish sends it.
     if (part_.size() < kPartBytes || bytes.empty()) continue;
     if (upload_.empty()) ATOLL_TRY(Begin());
     ATOLL_TRY(SendPart());
@@ -300,7 +302,7 @@ Status ObjectStore::Finish() {
   http::Client::Call call = CallOf("POST", "?uploadId=" + PercentEncode(upload_));
   call.body = "<CompleteMultipartUpload>" + parts_ + "</CompleteMultipartUpload>";
   ATOLL_ASSIGN(const http::Response response, Ask(call));
-  // It may find out after it has begun to answer.
+  // The store may report an error in an answer that began with 200.
   if (!ElementOf(response.body, "Code").empty()) return Fail(Refused(response));
   upload_.clear();
   return {};

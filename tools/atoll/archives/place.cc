@@ -48,8 +48,8 @@ class Unpacker {
       if (got != ARCHIVE_OK) return Failed("read the archive");
       ATOLL_TRY(Take(entry));
     }
-    // Only now: a directory that may not be written to could not have been filled, and what is made
-    // in it changes its time.
+    // Sets modes and times at the end. A read-only directory could not have been filled, and each
+    // new entry changes its directory's time.
     for (auto made = directories_.rbegin(); made != directories_.rend(); ++made) {
       ATOLL_ASSIGN(const UniqueFd directory, OpenDirectory(made->path));
       if (::fchmod(directory.get(), made->mode) != 0) return FailSys("chmod " + made->path);
@@ -70,7 +70,7 @@ class Unpacker {
     return Fail(Code::kInternal, what + ": " + (why != nullptr ? why : "unknown error"));
   }
 
-  // "a/b" of "./a//b/"; nothing of what leads out.
+  // Normalises "./a//b/" to "a/b". Refuses paths that lead outside.
   static Result<std::string> PlainPath(const char* given) {
     const std::string name = given != nullptr ? given : "";
     std::string plain;
@@ -96,7 +96,7 @@ class Unpacker {
     return opened;
   }
 
-  // Makes what is missing of it.
+  // Opens a directory and creates the missing part of its path.
   Result<UniqueFd> MakeDirectory(const std::string& path) const {
     auto opened = OpenDirectory(path);
     if (opened || opened.error().error_number() != ENOENT) return opened;
@@ -114,7 +114,7 @@ class Unpacker {
     const auto type = archive_entry_filetype(entry);
     if (archive_entry_hardlink(entry) != nullptr ||
         (type != AE_IFREG && type != AE_IFDIR && type != AE_IFLNK)) {
-      return {};  // execd sends none of these; somebody else may
+      return {};  // execd sends no such entries; a hostile sandbox may
     }
     ATOLL_ASSIGN(const std::string path, PlainPath(archive_entry_pathname(entry)));
     const timespec modified{archive_entry_mtime(entry), archive_entry_mtime_nsec(entry)};
@@ -156,7 +156,8 @@ class Unpacker {
       ATOLL_TRY(file.fresh() ? WriteWithHoles(file.fd(), bytes) : sys::WriteAll(file.fd(), bytes));
     }
     if (got != ARCHIVE_EOF) return Failed("read the archive");
-    // What the archive tells of its end may be behind the last data.
+    // libarchive reports the end of a sparse file as an empty block at its offset, which may lie
+    // beyond the last data.
     if (size == 0 && ::lseek(file.fd(), offset, SEEK_SET) < 0) return FailSys("lseek " + name);
     if (file.fresh()) ATOLL_TRY(EndWithHoles(file.fd()));
     if (::fchmod(file.fd(), mode) != 0) return FailSys("chmod " + name);

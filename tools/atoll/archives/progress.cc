@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kBarWidth = 30;
 constexpr std::chrono::milliseconds kRedraw{100};
-// Before that it says little.
+// A rate over a shorter time means little.
 constexpr std::chrono::milliseconds kRateFrom{500};
 
 std::string RateText(double bytes_a_second) {
@@ -37,7 +37,7 @@ void Progress::Update(uint64_t done) {
   if (!on_terminal_ || (now < next_draw_ && done < total_)) return;
   next_draw_ = now + kRedraw;
   const uint64_t whole = std::max<uint64_t>(total_, 1);
-  // What is written may be more than was to come.
+  // More bytes may arrive than expected.
   done = std::min(done, whole);
   const auto filled = static_cast<size_t>(done * kBarWidth / whole);
   std::string bar(filled, '#');
@@ -70,7 +70,7 @@ void Progress::Say(const std::string& text) {
 }
 
 void Progress::Draw(const std::string& line) {
-  // Back to the first column, and the rest of the old line erased.
+  // Returns to the first column and erases the rest of the old line.
   std::fprintf(stderr, "\r%s\033[K", line.c_str());
   std::fflush(stderr);
   drawn_ = true;

@@ -11,7 +11,7 @@
 namespace atl::cli {
 namespace {
 
-// Where 'skopeo login' and docker leave what registries want to know; empty: nowhere.
+// Returns the credentials file of 'skopeo login' or docker; empty if there is none.
 std::string FindAuthFile(const std::string& given) {
   if (!given.empty()) return given;
   if (const char* named = getenv("REGISTRY_AUTH_FILE")) return named;
@@ -38,7 +38,7 @@ void AddWays(Verb& verb, RegistryOptions& options) {
 
 Result<Workplace> Workplace::Make() {
   ATOLL_ASSIGN(TemporaryDirectory place, TemporaryDirectory::Make());
-  // Without root's rights we cannot give it away, and need not.
+  // Only root can give the directory to another user. Other users run skopeo as themselves.
   const uid_t user = geteuid() == 0 ? NobodysId() : 0;
   ATOLL_ASSIGN(UniqueFd directory, sys::Open(place.path(), O_RDONLY | O_DIRECTORY));
   Workplace work(std::move(place), std::move(directory), user);

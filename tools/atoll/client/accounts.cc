@@ -17,8 +17,8 @@ std::optional<uint32_t> ParseId(std::string_view text) {
 
 using Fields = std::vector<std::string>;
 
-// Finds the line of a file such as /etc/passwd of the sandbox whose field number `field` is
-// `value`, and returns its fields.
+// Searches an account file of the sandbox, such as /etc/passwd, for the line whose field number
+// `field` is `value`. Returns the fields of that line.
 Result<Fields> FindAccount(Api& api, const ExecdWay& way, const std::string& file, size_t field,
                            const std::string& value) {
   http::Client::Call call;
@@ -43,7 +43,7 @@ Result<Fields> FindAccount(Api& api, const ExecdWay& way, const std::string& fil
   return Fail(Code::kNotFound, "the sandbox's " + file + " has no '" + value + "'");
 }
 
-// Returns the group of `uid` in passwd. A user that has none is of root's group, as docker has it.
+// Returns the group of `uid` in passwd, or root's group if passwd has no such user, as docker does.
 Result<uint32_t> GroupOf(Api& api, const ExecdWay& way, const std::string& uid) {
   const auto fields = FindAccount(api, way, "/etc/passwd", 2, uid);
   if (!fields && fields.error().code() == Code::kNotFound) return 0;

@@ -11,7 +11,7 @@ namespace atl::cli {
 namespace {
 
 Code CodeOf(int status, const std::string& text) {
-  // What an archive or a snapshot holds is no wrong word.
+  // Bad content of an archive or a snapshot is no usage error.
   for (const char* of_content : {"::INVALID_ARCHIVE)", "::NOT_EXPORTABLE)"}) {
     if (text.ends_with(of_content)) return Code::kFailedPrecondition;
   }

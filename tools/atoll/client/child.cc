@@ -23,7 +23,7 @@ namespace {
 
 constexpr size_t kMaxOutput = 4 << 20;
 constexpr int kMeanwhileMs = 200;
-// Beyond what systemd, Atoll's spawner and useradd give away.
+// Above all ids that systemd, Atoll's spawner and useradd assign.
 constexpr uid_t kNobodysIds = 1'900'000'000;
 
 std::vector<char*> Pointers(const Words& words) {
@@ -33,13 +33,13 @@ std::vector<char*> Pointers(const Words& words) {
   return pointers;
 }
 
-// In the child. Returns if it cannot be started, errno says why.
+// Runs in the child. Returns only if the program cannot be started; errno says why.
 void Execute(const Child& child, char* const* argv, int output, pid_t parent) {
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) signal(number, SIG_DFL);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) _exit(1);
   const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-  // The end of `output` says that the child has ended.
+  // Keeps `output` open in the child, because its end tells the parent that the child has ended.
   std::array<DescriptorMove, 3> moves{{{null, STDIN_FILENO},
                                        {child.told ? STDERR_FILENO : output, STDOUT_FILENO},
                                        {output, output}}};
@@ -50,16 +50,17 @@ void Execute(const Child& child, char* const* argv, int output, pid_t parent) {
        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)) {
     return;
   }
-  // A change of the user takes it away.
+  // Set again, because the change of user id cleared it.
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (!child.cwd.empty() && chdir(child.cwd.c_str()) != 0) return;
-  // It may open what strangers send; the daemon's key is not its business.
+  // Removes the daemon's key: the program may process hostile input.
   for (const char* secret : {"ATOLL_API_KEY", "ATOLL_API_KEY_FILE"}) unsetenv(secret);
   for (const std::string& one : child.env) putenv(const_cast<char*>(one.c_str()));
   execvp(argv[0], argv);
 }
 
-// Reads to the end; the first thing at `cancel_fd` ends the child, whose end is then waited for.
+// Reads to the end of the output. The first signal at `cancel_fd` ends the child, and reading
+// continues until it has ended.
 Status ReadOutput(int from, int cancel_fd, pid_t pid, const Child& child, std::string* text) {
   char part[4096];
   for (;;) {
@@ -70,13 +71,13 @@ Status ReadOutput(int from, int cancel_fd, pid_t pid, const Child& child, std::s
     if (child.meanwhile) child.meanwhile();
     if (wanted[1].revents != 0) {
       kill(pid, SIGTERM);
-      cancel_fd = -1;  // no longer looked at
+      cancel_fd = -1;  // watched no longer
     }
     if (wanted[0].revents == 0) continue;
     const ssize_t n = TEMP_FAILURE_RETRY(read(from, part, sizeof part));
     if (n < 0) return FailSys("read");
     if (n == 0) return {};
-    // The rest is read and dropped: it must not wait for us.
+    // Reads and drops the rest, so that the child does not block.
     text->append(part, std::min(kMaxOutput - text->size(), static_cast<size_t>(n)));
   }
 }
@@ -101,7 +102,7 @@ uid_t NobodysId() {
 
 Result<std::string> RunChild(const Child& child, int cancel_fd) {
   ATOLL_ASSIGN(sys::Pipe output, sys::MakePipe());
-  ATOLL_ASSIGN(sys::Pipe failure, sys::MakePipe());  // closed by a program that has begun
+  ATOLL_ASSIGN(sys::Pipe failure, sys::MakePipe());  // exec closes it
   const std::vector<char*> argv = Pointers(child.argv);
   const pid_t parent = getpid();
   const pid_t pid = fork();

@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-// A message of a kernel has at most 32 MiB, and escapes make it longer.
+// A kernel's message has at most 32 MiB, and JSON escapes make it longer.
 constexpr size_t kMaxCodeLine = 64 << 20;
 constexpr std::pair<const char*, const char*> kPictures[] = {
     {"image/png", "png"}, {"image/jpeg", "jpeg"}, {"image/svg+xml", "svg"}};

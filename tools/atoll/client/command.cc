@@ -33,7 +33,7 @@ void Interrupt(Api& api, const ExecdWay& way, const std::string& command_id) {
   call.method = "DELETE";
   call.target = way.base + "/command?id=" + PercentEncode(command_id);
   call.headers = way.headers;
-  // It may just have ended by itself.
+  // Ignored, because the command may have ended by itself.
   [[maybe_unused]] const auto ignored = api.Send(std::move(call));
 }
 
@@ -51,7 +51,7 @@ Error CannotRun(const std::string& why) {
   return Error(Code::kFailedPrecondition, "cannot run the command: " + why);
 }
 
-// Of lines NAME=VALUE or NAME.
+// Adds the lines of a file, each NAME=VALUE or NAME.
 Status AddEnvironmentFile(const std::string& path, std::vector<std::string>* settings) {
   constexpr size_t kMaxFile = 1 << 20;
   ATOLL_ASSIGN(const std::string text, sys::ReadFileAt(AT_FDCWD, path, kMaxFile));
@@ -107,7 +107,7 @@ Result<Exit> RunCommand(Api& api, const std::string& sandbox_id, const Command& 
     return Exit{};
   }
   if (events.exit()) return *events.exit();
-  // Before it began the answer tells what is wrong.
+  // If the command has not started, the answer says what is wrong.
   if (!response && events.command_id().empty()) return Fail(response.error());
   return Fail(WhyGone(api, sandbox_id));
 }

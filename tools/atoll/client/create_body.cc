@@ -19,7 +19,7 @@ namespace {
 
 using nlohmann::json;
 
-// Docker's "512m" are mebibytes; to the server "m" are thousandths.
+// Converts a size: "512m" means mebibytes in docker, but "m" means thousandths to the server.
 std::string SizeOf(const std::string& given) {
   const size_t digits = given.find_first_not_of("0123456789.");
   if (digits == std::string::npos || digits == 0) return given;
@@ -34,7 +34,7 @@ std::string SizeOf(const std::string& given) {
 json LimitsOf(const RunOptions& options) {
   json limits = json::object();
   for (const auto& [key, text] : options.limits) {
-    // Those of "io" are words of their own: "rbps=10M".
+    // Limits of "io" have their own form: "rbps=10M".
     const bool size = std::any_of(cgroup::kLimitFields.begin(), cgroup::kLimitFields.end(),
                                   [&key](const cgroup::LimitField& field) {
                                     return field.kind == cgroup::LimitKind::kBytes &&
@@ -56,7 +56,7 @@ Result<json> MetadataOf(const RunOptions& options) {
   return metadata;
 }
 
-// VOLUME:PATH[:ro] or DIRECTORY:PATH[:ro].
+// Parses VOLUME:PATH[:ro] or DIRECTORY:PATH[:ro].
 Result<json> VolumeOf(const std::string& given, size_t number) {
   const size_t colon = given.find(':');
   if (colon == std::string::npos || colon == 0) {
@@ -107,7 +107,7 @@ Status AddNetwork(const RunOptions& options, json* body) {
   return {};
 }
 
-// DURATION or DURATION:ACTION; which there are, the server knows.
+// Parses DURATION or DURATION:ACTION. The server checks the action.
 Status AddIdle(const std::string& given, json* body) {
   if (given.empty()) return {};
   const size_t colon = given.find(':');
@@ -131,7 +131,7 @@ Words TextsOf(const json& object, const char* name) {
 Result<json> CreateBody(const RunOptions& options, const Words& entrypoint, int timeout_seconds) {
   json body = {{"timeout", timeout_seconds}};
   json limits = LimitsOf(options);
-  // The program of a template runs already, within its limits.
+  // A template's program already runs, within its own limits.
   if (!options.from_template || !limits.empty()) body["resourceLimits"] = std::move(limits);
   if (!entrypoint.empty()) {
     body["entrypoint"] = entrypoint;

@@ -32,7 +32,8 @@ std::optional<Exit> EndIn(const nlohmann::json& sandbox) {
   if (message.starts_with(kCode)) {
     const char* const begin = message.data() + kCode.size();
     const auto [end, error] = std::from_chars(begin, message.data() + message.size(), exit.code);
-    // "; the sandbox was out of memory"
+    // The message may continue, for example "; the sandbox was out of memory". Then it is the
+    // reason.
     exit.reason = error == std::errc() && *end == '\0' ? "" : message;
   }
   if (exit.reason.empty() && exit.code > 128 && exit.code <= 128 + SIGSYS) {

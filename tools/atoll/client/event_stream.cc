@@ -13,23 +13,23 @@
 namespace atl::cli {
 namespace {
 
-// execd's longest line is of 4 MiB.
+// execd's longest line has 4 MiB.
 constexpr size_t kMaxEventLine = 8 << 20;
 
 std::string OutputOf(const nlohmann::json& event) {
   if (const auto bytes = DecodeBase64(TextOf(event, "base64")); bytes && !bytes->empty()) {
     return *bytes;
   }
-  // An execd that was started before an upgrade sends lines that have lost their end; the text of
-  // an empty one is its end.
+  // An execd from before an upgrade sends lines without their newline, and an empty line as its
+  // newline.
   std::string text = TextOf(event, "text");
   if (text != "\n") text += '\n';
   return text;
 }
 
-// The bytes of a line that is output as execd writes it: `beginning`, base64, and the rest. Told
-// without reading it as JSON, which is slow for a long stream; base64 needs no escape. Nothing: it
-// is something else.
+// Decodes an output event in exactly the form that execd writes: `beginning`, base64, and the rest.
+// It is not parsed as JSON, which is slow for a long stream; base64 needs no escapes. Nothing:
+// another event.
 std::optional<std::string> PlainOutput(std::string_view line, std::string_view beginning) {
   if (!line.starts_with(beginning)) return std::nullopt;
   line.remove_prefix(beginning.size());
@@ -48,7 +48,7 @@ bool EventStream::Feed(std::string_view bytes) {
     failure_ = "the sandbox sent a line over 8 MiB";
     return false;
   }
-  // A failure after the start comes as a bare error object without a line end.
+  // execd reports a failure after the start as a bare error object without a newline.
   if (!pending_.empty() && pending_.back() == '}') {
     const auto object = JsonOrNull(pending_);
     if (object.is_object() && !object.contains("type") && object.contains("message")) {

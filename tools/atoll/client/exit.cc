@@ -21,7 +21,7 @@ namespace atl::cli {
 namespace {
 
 constexpr std::string_view kSignal = "signal: ";
-// What execd says of a limit that was met, the limit's name and the option that raises it.
+// execd's words about a limit that was hit, the name of the limit, and the option that raises it.
 struct LimitWords {
   const char *said, *limit, *option;
 };
@@ -34,7 +34,7 @@ int NumberOf(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size() ? number : 0;
 }
 
-// Of the word that execd tells it by.
+// Returns the number of a signal from execd's word.
 int SignalOf(std::string_view word) {
   for (const SignalWord& known : kSignalWords) {
     if (known.word == word) return known.number;
@@ -49,7 +49,7 @@ bool IsRunning(const nlohmann::json& sandbox) {
 }  // namespace
 
 Exit ExitOf(int code, std::string_view told) {
-  // " (timeout) (out of memory: …)"
+  // Example: " (timeout) (out of memory: …)".
   const size_t end = std::min(told.find(" ("), told.size());
   std::string details(told.substr(end));
   int signal = 0;
@@ -57,7 +57,7 @@ Exit ExitOf(int code, std::string_view told) {
     signal = SignalOf(told.substr(kSignal.size(), end - kSignal.size()));
   if (signal > 0 && signal < NSIG)
     return {128 + signal, "killed by " + SignalName(signal) + details};
-  // An execd that tells no more than that.
+  // An execd that gives no details.
   if (code < 0) return {255, "killed"};
   return {code & 0xff, details.empty() ? "" : "ended with code " + std::to_string(code) + details};
 }
@@ -81,7 +81,8 @@ std::string SignalName(int number) {
 }
 
 Error WhyGone(Api& api, const std::string& sandbox_id) {
-  // Its end may take a moment to be recorded; until then the message speaks of before.
+  // The server may take a moment to record the end. Until then its message describes the earlier
+  // state.
   constexpr int kLooks = 50, kRestMillis = 20;
   auto sandbox = Fetch(api, "/sandboxes/" + PercentEncode(sandbox_id));
   for (int i = 0; i < kLooks && sandbox && IsRunning(*sandbox); ++i) {

@@ -19,7 +19,7 @@ namespace atl::cli {
 namespace {
 
 constexpr int kRenewEverySeconds = Guard::kLease / 3;
-// A daemon that is just being restarted is asked again.
+// Retries once a second, because the daemon may be restarting.
 constexpr int kDeleteTries = 60;
 
 time_t Now() {
@@ -28,13 +28,13 @@ time_t Now() {
   return now.tv_sec;
 }
 
-// False when so much time has passed, true when the pipe says something or has ended.
+// Returns false after that time, true if the pipe has data or has ended.
 bool Wait(int pipe, int milliseconds) {
   pollfd wanted{pipe, POLLIN, 0};
   return poll(&wanted, 1, milliseconds) > 0;
 }
 
-// Each on a connection of its own: the daemon may have come back at another address.
+// Opens a new connection for each call: a restarted daemon may have another address.
 Status Call(const Settings& settings, const std::string& method, const std::string& path,
             const std::string& body) {
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
@@ -48,7 +48,7 @@ void Watch(const Settings& settings, const std::string& sandbox_id, int seconds,
   while (!Wait(pipe, kRenewEverySeconds * 1000)) {
     const auto left = static_cast<int>(std::min<time_t>(Guard::kLease, end - Now()));
     if (left <= 0) continue;
-    // The next one comes before this one's deadline.
+    // A failure is ignored, because the next renewal comes before the deadline.
     [[maybe_unused]] const auto ignored = Call(settings, "POST", path + "/renew-expiration",
                                                R"({"expiresAt":")" + TimeIn(left) + "\"}");
   }
@@ -61,7 +61,8 @@ void Watch(const Settings& settings, const std::string& sandbox_id, int seconds,
   }
 }
 
-// In the child: none of what our caller waits for the end of, and none of its terminal's signals.
+// Runs in the child. Closes inherited descriptors, because our caller may wait for their end.
+// Leaves the terminal's session, so that its signals do not arrive.
 void Detach(int* pipe) {
   constexpr int kPipe = STDERR_FILENO + 1;
   setsid();

@@ -78,7 +78,7 @@ Result<std::string> ResolveId(Api& api, const std::string& given) {
   for (const SandboxEntry& sandbox : all) {
     const bool named = sandbox.name == given;
     if (given.empty() || (!named && !sandbox.id.starts_with(given))) continue;
-    // One that has ended has given its name up. They come newest first.
+    // An ended sandbox no longer owns its name. The list is newest first.
     if (found != nullptr && named && sandbox.HasEnded()) continue;
     if (found != nullptr && !(found->name == given && found->HasEnded())) {
       return Fail(Code::kInvalidArgument, "'" + given + "' could be " + found->id + " or " +

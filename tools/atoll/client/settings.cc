@@ -24,7 +24,8 @@ Result<std::string> KeyOf(const std::string& path, Result<std::string> key) {
   return key;
 }
 
-// In the directory of the daemon's user: root, who runs this too, follows no link there.
+// Reads the local daemon's key file. The daemon's user owns the directory, and root runs this too,
+// so no link there is followed.
 Result<std::string> ReadDaemonsKey(const std::string& path) {
   return KeyOf(path, ReadPlainFileAt(AT_FDCWD, path, kMaxSmallFile, {}));
 }

@@ -20,7 +20,7 @@ std::array<char, N> Random() {
 
 }  // namespace
 
-// What one Receive brought.
+// Collects the messages of one Receive.
 struct WebSocket::Incoming : http::WebSocketReader::Sink {
   Incoming(WebSocket* to, const WebSocket::OnMessage& take) : socket(to), on_message(take) {}
   void OnMessage(bool text, std::string_view message) override { on_message(text, message); }
@@ -38,7 +38,7 @@ struct WebSocket::Incoming : http::WebSocketReader::Sink {
 
 Result<WebSocket> WebSocket::Connect(const std::string& base_url, const http::TlsContext* trust,
                                      const std::string& target, http::Headers headers) {
-  // Random: a proxy between must not take our frames for another request's.
+  // Random, so that a proxy cannot be made to take our frames for another request.
   const auto random = Random<16>();
   const std::string key = EncodeBase64({random.data(), random.size()});
   headers.Set("Sec-WebSocket-Version", "13");

@@ -50,7 +50,7 @@ struct DiffOptions {
   std::string id, against = "image", file;
 };
 
-// A file that is cut off is none.
+// Writes the archive to a file, and removes an incomplete file.
 Status SaveArchive(Api& api, const std::string& target, const std::string& file) {
   const bool standard = file == "-";
   UniqueFd opened;

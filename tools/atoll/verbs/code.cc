@@ -26,7 +26,7 @@ namespace {
 
 using nlohmann::json;
 
-int g_interrupt = -1;  // written to by the handler
+int g_interrupt = -1;  // the signal handler writes to it
 
 void OnInterrupt(int) {
   const int saved = errno;
@@ -34,7 +34,8 @@ void OnInterrupt(int) {
   errno = saved;
 }
 
-// Readable after Ctrl-C, which ends a run and not us.
+// Returns a descriptor that is readable after Ctrl-C. Ctrl-C ends a run of code and not this
+// process.
 Result<UniqueFd> WatchInterrupts() {
   ATOLL_ASSIGN(sys::Pipe pipe, sys::MakePipe());
   for (const int fd : {pipe.read.get(), pipe.write.get()}) {
@@ -54,7 +55,7 @@ bool TakeInterrupt(int fd) {
 
 class Notebook {
  public:
-  // `plots` is the directory `folder`.
+  // `plots` is a descriptor of the directory `folder`.
   Notebook(Api api, ExecdWay way, UniqueFd plots, std::string folder, UniqueFd interrupt)
       : api_(std::move(api)),
         way_(std::move(way)),
@@ -70,7 +71,7 @@ class Notebook {
     return {};
   }
 
-  // True if the code has run to its end without an error.
+  // Returns true if the code ran to its end without an error.
   Result<bool> Run(const std::string& code) {
     CodeStream stream(
         {[](std::string_view bytes, bool is_error) { return Show(bytes, is_error); },
@@ -88,7 +89,7 @@ class Notebook {
     return !stream.failed();
   }
 
-  // Lines, until the end of the input.
+  // Reads and runs code until the end of the input.
   Status Talk() {
     std::string cell;
     for (;;) {
@@ -129,7 +130,7 @@ class Notebook {
     return Printable(folder_ == "." ? name : folder_ + (folder_.ends_with('/') ? "" : "/") + name);
   }
 
-  // Under the first name that is free.
+  // Saves a picture under the first unused name.
   bool Keep(std::string_view kind, std::string_view content) {
     std::string name;
     do {
@@ -147,8 +148,8 @@ class Notebook {
     return true;
   }
 
-  // Who does not listen any more has interrupted the run (execd/code/KERNELS.md). It may take its
-  // time to stop, up to 10 s, in which the context is busy: an empty run tells.
+  // Closing the stream has interrupted the run (execd/code/KERNELS.md). The code may take up to ten
+  // seconds to stop, and the context is busy until then, so this waits with an empty run.
   Result<bool> Interrupted() {
     TakeInterrupt(interrupt_.get());
     std::fputs("atoll: interrupted\n", stderr);
@@ -165,7 +166,7 @@ class Notebook {
     return Fail(Code::kDeadlineExceeded, "the code does not stop");
   }
 
-  // A line without its end; "\x03" after Ctrl-C; nothing at the end of the input.
+  // Reads a line without its newline. "\x03" after Ctrl-C; nothing at the end of the input.
   std::optional<std::string> Ask(const char* prompt) {
     std::fputs(prompt, stderr);
     for (;;) {

@@ -12,8 +12,8 @@
 namespace atl::cli {
 namespace {
 
-// Bash puts it into the line as it is: what a shell would read otherwise is not offered, as a
-// server may call things what it likes.
+// Prints a word unless it contains characters special to a shell. Bash inserts it unquoted, and a
+// hostile server chooses its names.
 void Offer(const std::string& word) {
   const auto plain = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -22,7 +22,7 @@ void Offer(const std::string& word) {
   if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) std::puts(word.c_str());
 }
 
-// Ids, and the names by which sandboxes are easier to tell.
+// Offers ids, and names, which are easier to recognise.
 Status OfferSandboxes(Api& api, const char* behind) {
   ATOLL_ASSIGN(const auto all, FetchSandboxes(api, ""));
   for (const SandboxEntry& sandbox : all) {
@@ -40,8 +40,8 @@ Status OfferNamed(Api& api, const std::string& route, const char* member = "name
   return {};
 }
 
-// The verb that the words have reached, and which of its arguments is next; none behind a value
-// that an option waits for.
+// The verb that the words name, and its next argument. `waiting` is an option whose value comes
+// next.
 struct Place {
   const Verb* verb;
   size_t argument = 0;
@@ -82,7 +82,7 @@ Status Complete(const Verb& root, const Settings& settings, const Words& words) 
   const auto& arguments = verb.arguments();
   const bool list = !arguments.empty() && std::holds_alternative<Words*>(arguments.back().target);
   const bool behind = place.argument >= arguments.size();
-  // Within a command its own options count.
+  // Words of a command are not completed: its own options apply.
   if (verb.has_command() && place.argument + 1 >= arguments.size()) return {};
   for (const Option& option : verb.options()) Offer(option.AllNames().back());
   if (arguments.empty() || (behind && !list)) return {};

@@ -23,15 +23,15 @@
 namespace atl::cli {
 namespace {
 
-// One side of a copy: a path of ours, "-", or a path in a sandbox.
+// One side of a copy: a local path, "-", or a path in a sandbox.
 struct Side {
-  std::string sandbox;  // empty: ours
+  std::string sandbox;  // empty: local
   std::string path;
 };
 
 Side ParseSide(const std::string& given) {
   const size_t colon = given.find(':');
-  // As with docker: "./a:b" is ours.
+  // "./a:b" is a local path, as in docker.
   if (colon == std::string::npos || given.find('/') < colon) return {"", given};
   return {given.substr(0, colon), given.substr(colon + 1)};
 }
@@ -52,7 +52,7 @@ std::string Join(const std::string& directory, const std::string& name) {
   return directory.ends_with('/') ? directory + name : directory + "/" + name;
 }
 
-// What takes part in no copy: sockets, FIFOs, devices.
+// Warns about entries that cannot be copied: sockets, FIFOs, devices.
 void TellSkipped(const Words& names) {
   constexpr size_t kShown = 5;
   for (size_t i = 0; i < std::min(names.size(), kShown); ++i) {
@@ -93,7 +93,7 @@ class Copy {
     if (!S_ISREG(info.st_mode)) {
       return Fail(Code::kInvalidArgument, from + " is neither a file nor a directory");
     }
-    // A directory of the sandbox takes a tar from standard input.
+    // If the target is a directory of the sandbox, standard input is a tar archive.
     if (standard_input && there == "directory") return Send(file.get(), to, "standard input");
     const bool into = there == "directory" || to.ends_with('/');
     ATOLL_ASSIGN(const UniqueFd tar,
@@ -112,10 +112,10 @@ class Copy {
     if (to == "-") return Receive(route, from, STDOUT_FILENO, false);
     struct stat info {};
     const bool into = stat(to.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
-    // What the user has named is opened as it is; from there on nothing is followed.
+    // Links in the path that the user named are followed; links below it are not.
     ATOLL_ASSIGN(const UniqueFd place, sys::Open(into ? to : ParentOf(to), O_RDONLY | O_DIRECTORY));
     const std::string name = BaseNameOf(into ? from : to);
-    // "/srv/." is what is in it.
+    // "/srv/." means the content of /srv.
     if (name.empty() || name == "/" || name == "..") {
       return Fail(Code::kInvalidArgument, from + " has no name to be put under; name one in TO");
     }
@@ -131,7 +131,7 @@ class Copy {
   }
 
  private:
-  // "file", "directory", …; empty if there is no such thing.
+  // Returns "file", "directory", …; empty if the path does not exist.
   Result<std::string> TypeOf(const std::string& path) {
     http::Client::Call call;
     call.target = way_.base + "/files/info?path=" + PercentEncode(LiteralPath(path));
@@ -178,7 +178,7 @@ class Copy {
     return {};
   }
 
-  // `fresh`: `to` is an empty regular file, which gets holes in place of zeros.
+  // `fresh`: `to` is an empty regular file, so zeros may become holes.
   Status Receive(const std::string& route, const std::string& path, int to, bool fresh) {
     http::Client::Call call;
     call.target = way_.base + route;

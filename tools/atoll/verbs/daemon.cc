@@ -25,7 +25,8 @@ Status Shutdown(const Settings& settings, bool all) {
   return {};
 }
 
-// The file holds keys, so nobody else may read it; one that is there is not written over.
+// Creates a file that only its owner can read, because it contains keys. An existing file is not
+// overwritten.
 Status WriteBackup(const Settings& settings, const std::string& file) {
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
   ATOLL_ASSIGN(const UniqueFd to, sys::Open(file, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));

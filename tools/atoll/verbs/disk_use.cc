@@ -29,7 +29,7 @@ DiskUse UseOf(const json& told) {
           told.value("complete", true)};
 }
 
-// Everything that the store holds. An object that goes while the others are measured is left out.
+// Measures everything in the store. Leaves out an object that disappears meanwhile.
 Result<std::vector<Item>> MeasureAll(Api& api) {
   std::vector<Item> items;
   ATOLL_ASSIGN(const auto sandboxes, FetchSandboxes(api, ""));

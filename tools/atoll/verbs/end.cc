@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int kPollMilliseconds = 100;
 constexpr std::chrono::seconds kKilled{10};
 
-// How many seconds a sandbox may take to end; nothing: it has not.
+// Waits for the end of a sandbox, at most `patience`. Nothing: it has not ended.
 Result<std::optional<Exit>> AwaitEnd(Api& api, const std::string& id,
                                      std::optional<std::chrono::seconds> patience, int cancel_fd) {
   const auto deadline = Clock::now() + patience.value_or(std::chrono::seconds(0));
@@ -36,8 +36,8 @@ Result<std::optional<Exit>> AwaitEnd(Api& api, const std::string& id,
   }
 }
 
-// `stops`: the sandbox is to end by it, and has not failed if it does. It may end before the answer
-// has come through.
+// Sends a signal to the sandbox's entrypoint. `stops`: the signal is meant to end the sandbox,
+// whose end is then no failure. The sandbox may end before the answer arrives.
 Status SendSignal(Api& api, const std::string& id, int number, bool stops, int cancel_fd) {
   const auto told = AskExecd(api, id, stops ? "/entrypoint/signal?stop=true" : "/entrypoint/signal",
                              JsonText({{"signal", number}}));
@@ -87,7 +87,7 @@ Status Kill(const Settings& settings, const Words& ids, const std::string& signa
   });
 }
 
-// Prints the exit code of each, as docker does; why, where there is more to say.
+// Prints the exit code of each sandbox, as docker does, and the reason if there is one.
 Status Wait(const Settings& settings, const Words& ids) {
   ATOLL_ASSIGN(const int cancel_fd, CatchInterrupts());
   ATOLL_ASSIGN(Api api, Api::Connect(settings));

@@ -26,12 +26,12 @@ struct EventOptions {
   bool follow = false;
 };
 
-// Events are lines "TIME SCOPE TYPE TEXT".
+// Prints events, which are lines "TIME SCOPE TYPE TEXT".
 class EventPrinter {
  public:
   EventPrinter(const Settings& settings, Api& api) : json_(settings.json), api_(api) {}
 
-  // What has happened so far. kNotFound: there is no such sandbox (any more).
+  // Prints the past events of a sandbox. kNotFound: it does not exist, or no longer.
   Status Look(const std::string& id) {
     ATOLL_ASSIGN(const json told,
                  Fetch(api_, "/sandboxes/" + PercentEncode(id) + "/diagnostics/events?scope=all"));
@@ -45,7 +45,7 @@ class EventPrinter {
     return {};
   }
 
-  // An event that has been told, unless a look has shown it before.
+  // Prints a new event, unless Look has already printed it.
   void Told(const std::string& id, const std::string& line) {
     if (looked_.erase(id + " " + line) == 0) Print(id, line);
   }
@@ -67,7 +67,7 @@ class EventPrinter {
 
   const bool json_;
   Api& api_;
-  std::set<std::string> looked_;  // ids with the lines that were printed by a look
+  std::set<std::string> looked_;  // "ID LINE" of each event that Look printed
 };
 
 Result<Words> AllIds(Api& api) {
@@ -83,8 +83,8 @@ Result<int64_t> NumberOfLast(const json& events) {
   return Fail(Code::kInternal, "the server's events have no number");
 }
 
-// Follows the events of the named sandboxes until these are deleted, or of all. Events come by
-// their number, so a sandbox need not exist any more when its event is read.
+// Follows the events of the named sandboxes until these are deleted, or of all sandboxes. Events
+// are fetched by number, so an event can be read after its sandbox is gone.
 Result<int> Follow(Api& api, EventPrinter& printer, Words named, int cancel_fd) {
   const bool all = named.empty();
   ATOLL_ASSIGN(const json now, Fetch(api, "/events"));
@@ -115,7 +115,7 @@ Result<int> Follow(Api& api, EventPrinter& printer, Words named, int cancel_fd) 
     }
     std::fflush(stdout);
     if (std::ferror(stdout) != 0 || (!all && named.empty())) return 0;
-    // There may be more.
+    // More events may follow at once.
     if (!items.empty()) continue;
     if (WaitForInterrupt(cancel_fd, kLookEveryMilliseconds)) return 128 + CaughtSignal();
   }

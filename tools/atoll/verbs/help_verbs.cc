@@ -9,9 +9,9 @@
 namespace atl::cli {
 namespace {
 
-// The shell asks the client itself, so that words are those of this version and ids those of now:
-// `atoll complete WORD…` prints what may follow the words.
-// Not compgen -W: it would expand what a server calls its sandboxes.
+// The script calls `atoll complete WORD…`, which prints the completions. So verbs are those of the
+// installed version, and ids are current. compgen -W is not used: it would expand names that a
+// server chose.
 constexpr const char* kBash = R"sh(_atoll() {
   local word before=${COMP_LINE:0:COMP_POINT} current words
   # Bash parts words at ":" and "=", too, and takes what is behind the last for the word.

@@ -29,7 +29,7 @@ struct ListOptions {
   bool all = false;
 };
 
-// REPOSITORY, or REPOSITORY:TAG.
+// Returns true if `name` is the image's REPOSITORY or REPOSITORY:TAG.
 bool IsCalled(const std::string& image, const std::string& name) {
   return image == name || (image.starts_with(name) && image.rfind(':') == name.size());
 }
@@ -112,7 +112,7 @@ Status RemoveImages(const Settings& settings, const Words& names, bool force) {
 
 Status TagImage(const Settings& settings, const std::string& from, const std::string& name) {
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
-  // For the offer of a name that is nearly the same.
+  // Looks the image up first, because that error suggests similar names.
   ATOLL_ASSIGN(const auto image, FindImage(api, from));
   ATOLL_ASSIGN(const auto tagged, GiveName(api, TextOf(image, "name"), name));
   if (settings.json) {
@@ -231,7 +231,7 @@ void AddImageVerbs(Verb& root, const Settings& settings) {
   AddExportVerb(group, settings, "export", false);
   AddRegistryVerbs(group, settings, false);
 
-  // As docker calls them.
+  // The same verbs under docker's names.
   AddList(root, "images", settings, true);
   AddTag(root, settings, true);
   AddRemove(root, "rmi", settings, true);

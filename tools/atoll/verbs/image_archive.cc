@@ -24,13 +24,13 @@ struct VerifyOptions {
 
 Status ExportImage(const Settings& settings, const ExportOptions& options) {
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
-  // For the offer of a name that is nearly the same.
+  // Looks the image up first, because that error suggests similar names.
   ATOLL_ASSIGN(const auto image, FindImage(api, options.image));
   const std::string name = TextOf(image, "name");
   return ExportArchive(api, {"/images/" + PercentEncode(name), name, options.form}, options.place);
 }
 
-// True: all of it is as it was.
+// Returns true if the stored image is intact.
 Result<bool> VerifyImage(Api& api, const Settings& settings, const std::string& name) {
   ATOLL_ASSIGN(const auto response, api.Send("POST", "/images/verify?name=" + PercentEncode(name)));
   ATOLL_ASSIGN(const auto told, ObjectOf(response));

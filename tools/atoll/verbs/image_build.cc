@@ -1,4 +1,4 @@
-// atoll image build: by the recipes beside this program, which are Python's.
+// atoll image build: runs the Python recipes installed beside this program.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -25,13 +25,14 @@ namespace {
 
 struct BuildOptions {
   std::string what, name, output;
-  // Options of a Dockerfile build.
+  // Options of a build from a Dockerfile.
   std::string file, target, network;
   Words arguments;
   bool no_cache = false;
 };
 
-// Where the recipes are: installed, or in the tree whose build folder has this program.
+// Returns the directory of the recipes: the installed one, or that of the source tree around the
+// build folder.
 Result<std::string> FindRecipes() {
   char program[PATH_MAX] = {};
   const ssize_t size = readlink("/proc/self/exe", program, sizeof program - 1);
@@ -46,8 +47,9 @@ Result<std::string> FindRecipes() {
                   "/../share/atoll/recipes; they are installed with this program (meson install)");
 }
 
-// A disk takes a third of a build's time, half of it for what is removed again. The largest image
-// that is shipped takes 9 GiB while it is made, 6 of them here; nobody else is to miss them.
+// Returns the directory to build in, if possible in memory: a disk takes a third of a build's time,
+// half of it for files that are removed again. The largest shipped image needs 9 GiB while it is
+// built, 6 of them here. Enough memory must remain for all others.
 std::string WhereToBuild() {
   constexpr char kMemory[] = "/dev/shm";
   const auto meminfo = sys::ReadFileAt(AT_FDCWD, "/proc/meminfo", 4096);
@@ -58,7 +60,8 @@ std::string WhereToBuild() {
   return enough ? kMemory : "/var/tmp";
 }
 
-// "." and "./app" are a context; "desktop" is a recipe, even where a folder is called so.
+// Returns true for a build context such as "." or "./app". "desktop" is a recipe, even if a folder
+// has that name.
 bool IsContext(const BuildOptions& options) {
   struct stat info {};
   return !options.file.empty() || options.what == "." || options.what == ".." ||
@@ -110,7 +113,7 @@ Status BuildFile(const Settings& settings, const BuildOptions& options) {
   return ExportArchive(api, {"/images/" + PercentEncode(name), name, "oci"}, {options.output, ""});
 }
 
-// How the recipes' sandboxes are asked for: as ours would be.
+// Returns variables that make the recipes use the same server and key as this call.
 Words ServerVariables(const Settings& settings) {
   Words env = {"PYTHONDONTWRITEBYTECODE=1", "ATOLL_RUN_DIR=" + settings.run_dir};
   for (const auto& [name, value] :
@@ -129,7 +132,7 @@ Status BuildImage(const Settings& settings, const BuildOptions& options) {
     return Wrong("--target, --network, --build-arg and --no-cache are for a Dockerfile: -f FILE");
   }
   if (options.output.empty()) {
-    // Before minutes have passed.
+    // Checks the server first, because a build takes minutes.
     ATOLL_ASSIGN(Api api, Api::Connect(settings));
     ATOLL_TRY(Fetch(api, "/images"));
   }
@@ -141,7 +144,7 @@ Status BuildImage(const Settings& settings, const BuildOptions& options) {
                 .env = ServerVariables(settings),
                 .apt = "python3"};
   if (!options.name.empty()) builder.argv.insert(builder.argv.end(), {"--name", options.name});
-  // What is unpacked in the next moment need not be small.
+  // An archive that is imported at once need not be compressed.
   if (options.output.empty()) builder.argv.push_back("--no-gzip");
   ATOLL_ASSIGN(const std::string told, RunChild(builder, cancel_fd));
   if (!options.output.empty()) return {};

@@ -24,7 +24,8 @@ constexpr Loss kLosses[] = {
      "owners above 65535 (nobody has the files now)"},
 };
 
-// "; left out, because no sandbox can use it: 2 device nodes, 3 extended attributes", or nothing.
+// Returns "; left out, because no sandbox can use it: 2 device nodes, 3 extended attributes", or
+// "".
 std::string TellLeftOut(const nlohmann::json& image) {
   const nlohmann::json left_out = image.value("leftOut", nlohmann::json::object());
   std::string text;

@@ -24,12 +24,12 @@ namespace {
 using images::Descriptor;
 using images::Manifest;
 
-// As in an archive.
+// The same limit as for an archive.
 constexpr int kMaxIndexDepth = 3;
 constexpr char kLayout[] = "layout";
 constexpr char kBlobs[] = "layout/blobs/sha256";
 
-// Without tag and digest.
+// Removes tag and digest.
 std::string RepositoryOf(const std::string& image) {
   const std::string name = image.substr(0, image.find('@'));
   const size_t colon = name.rfind(':');
@@ -39,11 +39,11 @@ std::string RepositoryOf(const std::string& image) {
 }
 
 struct Wanted {
-  std::string source;  // for skopeo, by digest
-  Manifest manifest;   // without layers, if it is of an old form, of which skopeo makes a new one
+  std::string source;  // skopeo's source, by digest
+  Manifest manifest;   // no layers: an old form, which skopeo converts
 };
 
-// What the name means to the registry, for this host.
+// Asks the registry what the name means on this host's platform.
 Result<Wanted> AskFor(const Skopeo& skopeo, const std::string& image, int cancel_fd) {
   std::string source = "docker://" + image;
   for (int depth = 0; depth < kMaxIndexDepth; ++depth) {
@@ -64,7 +64,7 @@ Result<Wanted> AskFor(const Skopeo& skopeo, const std::string& image, int cancel
               "indexes nested more than " + std::to_string(kMaxIndexDepth) + " deep");
 }
 
-// The digests of all layers that the server has.
+// Returns the digests of all layers that the server has.
 Result<std::set<std::string>> LayersHere(Api& api) {
   std::set<std::string> here;
   ATOLL_ASSIGN(const auto list, Fetch(api, "/images"));
@@ -78,7 +78,8 @@ Result<std::set<std::string>> LayersHere(Api& api) {
   return here;
 }
 
-// Where skopeo puts the image. It fetches no blob of which it finds a file.
+// The OCI layout into which skopeo copies the image. skopeo does not fetch a blob whose file
+// already exists.
 class Layout {
  public:
   static Result<Layout> Make(const Skopeo& skopeo, const Manifest& manifest,
@@ -94,7 +95,8 @@ class Layout {
       if (!seen.insert(layer.digest).second) continue;
       const std::string name = images::HexOf(layer.digest);
       if (here.contains(layer.digest)) {
-        // As large as it would be, for the manifest that skopeo may write anew.
+        // A placeholder of the layer's size, because skopeo may rewrite the manifest from file
+        // sizes.
         ATOLL_ASSIGN(const UniqueFd file, work.NewFile(std::string(kBlobs) + "/" + name));
         if (ftruncate(file.get(), static_cast<off_t>(layer.size)) != 0) {
           return FailSys("ftruncate " + name);
@@ -109,11 +111,12 @@ class Layout {
     return layout;
   }
 
-  // Of what is wanted; what skopeo is about to write lies above the blobs.
+  // Bytes to fetch, and bytes fetched so far. skopeo writes a blob in the top directory before it
+  // moves it to the blobs.
   uint64_t total() const { return total_; }
   uint64_t Arrived() const { return SizeOf(top_.get()) + SizeOf(blobs_.get()); }
 
-  // What the server has is not sent to it.
+  // Removes the placeholders, so that layers which the server has are not sent.
   Status LeaveOutWhatIsHere() const {
     for (const std::string& name : here_) {
       if (unlinkat(blobs_.get(), name.c_str(), 0) != 0) return FailSys("unlink " + name);
@@ -121,7 +124,7 @@ class Layout {
     return {};
   }
 
-  // How many layers are kept for the next pull.
+  // Keeps the complete layers for the next pull, and returns their number.
   size_t Keep() const {
     size_t kept = 0;
     for (const Descriptor& layer : wanted_) {
@@ -150,7 +153,7 @@ class Layout {
   }
 
   UniqueFd top_, blobs_;
-  std::set<std::string> here_;  // names of files that stand for layers of the server
+  std::set<std::string> here_;  // names of the placeholders
   std::vector<Descriptor> wanted_;
   uint64_t total_ = 0;
 };
@@ -161,7 +164,7 @@ Status CopyMissing(const Skopeo& skopeo, const std::string& source, const std::s
   copy.told = isatty(STDERR_FILENO) == 0;
   Progress progress(label, layout.total());
   copy.meanwhile = [&] { progress.Update(layout.Arrived()); };
-  copy.meanwhile();  // rates count from here
+  copy.meanwhile();  // starts the measurement of the rate
   const auto copied = RunChild(copy, cancel_fd);
   if (copied) return {};
   const size_t kept = layout.Keep();

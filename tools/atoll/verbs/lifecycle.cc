@@ -21,12 +21,12 @@ std::string PathOf(const std::string& id) {
   return "/sandboxes/" + PercentEncode(id);
 }
 
-// All that the server tells: the sandbox, what it has, and what it may reach.
+// Returns all that the server knows: the sandbox, its details, its network and its disk use.
 Result<json> Everything(Api& api, const std::string& id) {
   ATOLL_ASSIGN(json sandbox, Fetch(api, PathOf(id)));
   ATOLL_ASSIGN(const json details, Fetch(api, PathOf(id) + "/diagnostics/inspect?format=json"));
   sandbox.update(details);
-  // A sandbox that has ended has no network and no files.
+  // An ended sandbox has no network and no files.
   const auto network = Fetch(api, PathOf(id) + "/network");
   if (network) sandbox["network"] = *network;
   const auto disk = Fetch(api, PathOf(id) + "/disk");
@@ -41,7 +41,7 @@ Status Inspect(const Settings& settings, const Words& ids) {
   for (const std::string& given : ids) {
     const auto id = ResolveId(api, given);
     auto one = id ? Everything(api, *id) : Result<json>(Fail(id.error()));
-    // As docker's: it may be an image as well.
+    // The name may be that of an image, as in docker.
     if (!id && id.error().code() == Code::kNotFound) {
       if (auto image = FindImage(api, given)) one = *std::move(image);
     }
@@ -56,7 +56,7 @@ Status Inspect(const Settings& settings, const Words& ids) {
   return done;
 }
 
-// POST …/WHAT, then the id, as docker prints it.
+// Sends POST …/WHAT for each sandbox and prints its id, as docker does.
 Status Post(const Settings& settings, const Words& ids, const std::string& what) {
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
   return ForEachSandbox(settings, api, ids, [&](const std::string& id) -> Status {

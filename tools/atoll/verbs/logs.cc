@@ -26,7 +26,7 @@ struct LogOptions {
   bool timestamps = false;
 };
 
-// Takes the time off each line, as docker shows logs.
+// Removes the time from each line, as docker does by default.
 class Lines {
  public:
   explicit Lines(bool timestamps) : timestamps_(timestamps) {}
@@ -51,7 +51,8 @@ class Lines {
   bool ended_ = true;
 };
 
-// Until the log ends, if `follow`. 128 + signal if that came before, else 0.
+// Prints the log, with `follow` in the query until it ends. Returns 128 + signal if a signal ended
+// it, else 0.
 Result<int> PrintLog(Api& api, const std::string& id, const std::string& query, bool timestamps,
                      int cancel_fd) {
   http::Client::Call call;
@@ -91,7 +92,7 @@ Result<int> Logs(const Settings& settings, const LogOptions& options) {
   return PrintLog(api, id, query, options.timestamps, cancel_fd);
 }
 
-// The output from now on, and then how it ended.
+// Prints the output from now on, and then how the sandbox ended.
 Result<int> Attach(const Settings& settings, const std::string& given) {
   ATOLL_ASSIGN(const int cancel_fd, CatchInterrupts());
   ATOLL_ASSIGN(Api api, Api::Connect(settings));

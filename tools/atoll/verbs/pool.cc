@@ -27,7 +27,7 @@ Status CreatePool(const Settings& settings, const PoolOptions& options) {
   json limits = json::object();
   if (!options.memory.empty()) limits["memory"] = options.memory;
   if (!options.cpus.empty()) limits["cpu"] = options.cpus;
-  // Each that is claimed is replaced.
+  // A claimed sandbox is replaced.
   const json body{{"name", options.name},
                   {"image", {{"uri", options.image}}},
                   {"resourceLimits", limits},

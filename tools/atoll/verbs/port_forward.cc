@@ -20,16 +20,16 @@ namespace {
 constexpr size_t kHighWater = 256 << 10;
 constexpr size_t kReadSize = 64 << 10;
 
-// A program that opens connections without end gets no more of this one's threads.
+// Limits our threads, because a local program may open connections without end.
 constexpr int kMaxForwarded = 256;
 
 bool MustWait(int error) {
   return error == EAGAIN || error == EINTR;
 }
 
-// Bytes both ways between `local`, a stream socket, and a connection that carries the port's, until
-// the sandbox's side ends or both have. A slow side holds back the other; neither waits for the
-// other's direction. Blocks.
+// Copies bytes in both directions between `local`, a stream socket, and a connection to the
+// sandbox's port, until the sandbox's side ends or both have. A slow side holds back the other. The
+// directions do not wait for each other. Blocks.
 Status Relay(UniqueFd local, Upgraded remote) {
   const int flags = fcntl(local.get(), F_GETFL);
   if (flags < 0 || fcntl(local.get(), F_SETFL, flags | O_NONBLOCK) != 0) return FailSys("fcntl");
@@ -44,7 +44,7 @@ Status Relay(UniqueFd local, Upgraded remote) {
     if (!down.empty()) fds[0].events |= POLLOUT;
     if (!remote_ended && down.size() < kHighWater) fds[1].events |= POLLIN;
     if (!up.empty() && !remote_ended) fds[1].events |= POLLOUT;
-    // One that waits for nothing would still report its end, again and again.
+    // poll would report the end of a descriptor without events again and again, so it is left out.
     for (pollfd& one : fds) {
       if (one.events == 0) one.fd = -1;
     }
@@ -53,7 +53,7 @@ Status Relay(UniqueFd local, Upgraded remote) {
       char bytes[kReadSize];
       const ssize_t n = recv(local.get(), bytes, sizeof bytes, 0);
       if (n > 0) up.append(bytes, static_cast<size_t>(n));
-      if (n < 0 && !MustWait(errno)) return {};  // whoever connected has gone, and wants no more
+      if (n < 0 && !MustWait(errno)) return {};  // the local client has disconnected
       local_ended = n == 0;
     }
     if (fds[1].revents != 0 && !remote_ended && down.size() < kHighWater) {
@@ -107,15 +107,15 @@ Result<Upgraded> ConnectTo(const Api& api, const ExecdWay& way, int port) {
 Status ForwardPorts(EventLoop& loop, std::shared_ptr<const Api> api, const ExecdWay& way,
                     const std::vector<LocalPort>& ports,
                     const std::function<void(const Error&)>& failed) {
-  // Threads may outlive this function.
+  // Shared, because threads may outlive this function.
   const auto open = std::make_shared<std::atomic<int>>(0);
   std::vector<std::unique_ptr<Acceptor>> acceptors;
   for (const LocalPort& port : ports) {
     const auto forward = [&failed, api, way, open,
                           inside = port.inside](Acceptor::Connection& connection) {
-      if (*open >= kMaxForwarded) return;  // closed, as by a server that is full
+      if (*open >= kMaxForwarded) return;  // closes it, as a full server does
       ++*open;
-      // A thread each: to connect may take its time, and what is slow holds up nobody else.
+      // One thread per connection, so that a slow connect or transfer does not delay the others.
       std::thread([api, way, open, failed, inside, local = std::move(connection.socket)]() mutable {
         auto remote = ConnectTo(*api, way, inside);
         const Status done =

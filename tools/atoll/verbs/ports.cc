@@ -26,13 +26,13 @@ namespace {
 
 using nlohmann::json;
 
-// A program that has just been started needs some time until it listens.
+// A program needs some time from its start until it listens.
 constexpr int kListensWithinMs = 60'000, kLookMs = 50;
 
 struct PortOptions {
   std::string id;
   int port = 0;
-  int local = -1;   // the same
+  int local = -1;   // -1: the same as in the sandbox
   int expires = 0;  // seconds; 0: no signature
   bool browser = false;
 };
@@ -43,7 +43,7 @@ Result<json> EndpointOf(Api& api, const PortOptions& options) {
       "/sandboxes/" + PercentEncode(id) + "/endpoints/" + std::to_string(options.port);
   ATOLL_ASSIGN(json endpoint, Fetch(api, path));
   if (options.expires == 0) return endpoint;
-  // Without secure access the port answers to everybody, with a link or without one.
+  // Without secure access the port answers anybody, with or without a link.
   if (!endpoint.value("headers", json::object()).contains("OpenSandbox-Secure-Access")) {
     return Fail(Code::kFailedPrecondition,
                 "sandbox " + Printable(options.id) +
@@ -75,8 +75,9 @@ Status Port(const Settings& settings, const PortOptions& options) {
   return {};
 }
 
-// Below a path of the API a page has no origin of its own, so neither cookies nor storage. To a
-// server on this machine lead all names below localhost, too, and it gives each port one.
+// Returns the address for a browser. A page below a path of the API has no origin, and so neither
+// cookies nor storage. Browsers resolve all names below localhost to a server on this machine,
+// which gives each port its own origin.
 std::string BrowserUrlOf(const Api& api, const json& endpoint, int port) {
   constexpr std::string_view kApi = "/v1/sandboxes/";
   constexpr size_t kMaxLabel = 63;  // RFC 1035 section 2.3.4
@@ -87,11 +88,11 @@ std::string BrowserUrlOf(const Api& api, const json& endpoint, int port) {
   const bool here = host == "127.0.0.1" || host == "localhost" || host == "[::1]";
   std::string name = told.substr(path);
   if (name.starts_with(kApi)) {
-    // /v1/sandboxes/ID/proxy/PORT
+    // The form /v1/sandboxes/ID/proxy/PORT.
     name.erase(0, kApi.size());
     name = name.substr(0, name.find('/')) + "-" + std::to_string(port);
   } else if (!name.empty()) {
-    // /ID/PORT/EXPIRY/SIGNATURE
+    // The form /ID/PORT/EXPIRY/SIGNATURE.
     name.erase(0, 1);
     std::replace(name.begin(), name.end(), '/', '-');
   }
@@ -101,7 +102,8 @@ std::string BrowserUrlOf(const Api& api, const json& endpoint, int port) {
   return "http://" + name + ".localhost" + told.substr(colon, path - colon) + "/";
 }
 
-// Else the page says that nobody listens yet, until somebody loads it again.
+// Waits until a program listens on the port. Otherwise the page would show an error until it is
+// reloaded.
 Status AwaitListener(Api& api, const PortOptions& options) {
   ATOLL_ASSIGN(const std::string id, ResolveId(api, options.id));
   ATOLL_ASSIGN(const ExecdWay way, FindExecd(api, id));
@@ -144,7 +146,8 @@ Status Open(const Settings& settings, const PortOptions& options) {
     }
   }
   std::fflush(stdout);
-  // Who reads it at a terminal goes there; a script may be what is about to start the server.
+  // Waits only for a user at a terminal, who opens the address next. A script may start the server
+  // itself after this call.
   if (!options.browser && (settings.json || isatty(STDOUT_FILENO) == 0)) return {};
   ATOLL_TRY(AwaitListener(api, options));
   if (!options.browser) return {};

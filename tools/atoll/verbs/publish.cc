@@ -30,8 +30,9 @@ Result<int> ReadPort(const std::string& given, const std::string& text, int leas
                "from 1 to 65535");
 }
 
-// In the child: nothing that our caller waits for the end of, and none of its terminal's signals.
-// The ports get the numbers from 3 on.
+// Runs in the child. Closes inherited descriptors, because our caller may wait for their end.
+// Leaves the terminal's session, so that its signals do not arrive. The ports get descriptor
+// numbers from 3.
 bool Detach(std::vector<LocalPort>& ports) {
   setsid();
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) signal(number, SIG_IGN);
@@ -49,7 +50,8 @@ bool Detach(std::vector<LocalPort>& ports) {
   return true;
 }
 
-// The sandbox has ended, or is not there any more. A server that does not answer may be restarting.
+// Returns true if the sandbox has ended or is gone. A server that does not answer may be
+// restarting, so that is false.
 bool HasEnded(const Settings& settings, const std::string& sandbox_id) {
   auto api = Api::Connect(settings);
   if (!api) return false;

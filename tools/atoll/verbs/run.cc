@@ -54,7 +54,7 @@ Status CheckOptions(const RunOptions& options) {
   return {};
 }
 
-// Checks what goes with --code, which starts no command. "-c CODE" may stand behind the image, too.
+// Checks the options of --code, which starts no command. "-c CODE" may also follow the image.
 Status CheckCodeOptions(CodeOptions* code) {
   RunOptions& options = code->run;
   if (code->code.empty() && options.command.size() == 2 && options.command.front() == "-c") {
@@ -74,7 +74,7 @@ Status CheckCodeOptions(CodeOptions* code) {
 Result<std::string> CreateSandbox(Api& api, const RunOptions& options, const Words& entrypoint,
                                   int timeout_seconds) {
   ATOLL_ASSIGN(const json body, CreateBody(options, entrypoint, timeout_seconds));
-  // Not interrupted: whoever gives up here would not know what to delete.
+  // An interrupt must not end this request: the client would not know which sandbox to delete.
   const auto response = api.Send("POST", "/sandboxes", JsonText(body));
   if (!response) return Fail(response.error());
   ATOLL_ASSIGN(const json created, ObjectOf(*response));
@@ -83,7 +83,7 @@ Result<std::string> CreateSandbox(Api& api, const RunOptions& options, const Wor
   return id;
 }
 
-// Tells where each port of -p is reached; those of this host are `published`, in the same order.
+// Prints the address of each port of -p. `published` are the local ports, in the same order.
 Status TellPorts(Api& api, const std::string& id, const Words& ports,
                  const std::vector<LocalPort>& published) {
   auto local = published.begin();
@@ -104,7 +104,7 @@ Status TellPorts(Api& api, const std::string& id, const Words& ports,
   return {};
 }
 
-// Creates the sandbox, with its ports of this host.
+// Creates the sandbox and publishes its local ports.
 Result<std::string> CreatePublished(Api& api, const Settings& settings, const RunOptions& options,
                                     const Words& entrypoint, int timeout_seconds) {
   ATOLL_ASSIGN(std::vector<LocalPort> ports, ListenFor(options.ports));
@@ -113,12 +113,13 @@ Result<std::string> CreatePublished(Api& api, const Settings& settings, const Ru
   const Status published =
       told ? Publish(settings, id, std::move(ports), options.timeout_seconds) : told;
   if (published) return id;
-  // Nobody would know of it.
+  // Deletes the sandbox, because the caller never learned its id.
   [[maybe_unused]] const auto ignored = api.Send("DELETE", "/sandboxes/" + PercentEncode(id));
   return Fail(published.error());
 }
 
-// In the directory that was asked for: the server's create knows only the image's.
+// Wraps the command so that it starts in `cwd`, because the server's create knows only the image's
+// directory.
 Words InDirectory(const std::string& cwd, Words command) {
   if (cwd.empty() || command.empty()) return command;
   Words words = {"sh", "-c", "mkdir -p -- \"$0\" && cd -- \"$0\" && exec \"$@\"", cwd};
@@ -138,7 +139,8 @@ Result<int> RunDetached(Api& api, const Settings& settings, const RunOptions& op
 Result<Exit> RunInside(Api& api, const std::string& id, const RunOptions& options, Words argv,
                        int cancel_fd) {
   if (!options.cwd.empty()) {
-    // As docker does, and by root: the image's user may have no right to.
+    // Creates the directory as docker does. Root creates it, because the image's user may not be
+    // allowed to.
     ATOLL_TRY(AskExecd(api, id, "/v1/filesystem/0/0/directories",
                        JsonText({{LiteralPath(options.cwd), json::object()}})));
   }
@@ -159,10 +161,10 @@ Result<int> Run(const Settings& settings, const RunOptions& options) {
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
   const auto image = options.snapshot || options.from_template ? Result<json>(json::object())
                                                                : FindImage(api, options.image);
-  // One that is on its way is not there yet, and can be created from all the same.
+  // An image that is still being imported does not exist yet, but a sandbox can be created from it.
   const bool coming = !image && image.error().code() == Code::kNotFound && !options.command.empty();
   if (!image && !coming) return Fail(image.error());
-  // Its own program runs: with -d that is all there is.
+  // A template's program runs already, so -d has nothing to start.
   if (options.detach && options.from_template) return RunDetached(api, settings, options, {});
   ATOLL_ASSIGN(Words command, CommandOf(options, image.value_or(json::object())));
   if (options.detach) return RunDetached(api, settings, options, command);
@@ -191,12 +193,12 @@ Result<int> Run(const Settings& settings, const RunOptions& options) {
   const auto removed = api.Send("DELETE", "/sandboxes/" + PercentEncode(id));
   const bool gone = removed || removed.error().code() == Code::kNotFound;
   if (gone) guard->Release();
-  // The guard goes on trying.
+  // The guard keeps trying to delete the sandbox.
   if (code && !gone) return Fail(Error(removed.error()).Wrap("cannot delete sandbox " + id));
   return code;
 }
 
-// One for each key of resourceLimits, some of them with docker's names.
+// Adds one option for each key of resourceLimits, some under docker's names.
 void AddLimitOptions(Verb& run, RunOptions* options) {
   std::map<std::string, std::string> texts;
   for (const cgroup::LimitField& field : cgroup::kLimitFields) {

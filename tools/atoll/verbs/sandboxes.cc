@@ -19,7 +19,7 @@ struct SandboxFilter {
   bool all = false, whole = false, size = false;
 };
 
-// KEY=VALUE of --filter.
+// Parses KEY=VALUE of --filter.
 Result<std::function<bool(const SandboxEntry&)>> FilterOf(const std::string& given) {
   const size_t equals = given.find('=');
   const std::string key = given.substr(0, equals);
@@ -44,7 +44,7 @@ Status ListSandboxes(const Settings& settings, const SandboxFilter& options) {
   bool all = options.all || !options.states.empty();
   for (const std::string& given : options.filters) {
     ATOLL_ASSIGN(filters.emplace_back(), FilterOf(given));
-    // Who asks for those that have ended sees them.
+    // A filter by status includes ended sandboxes.
     all = all || given.starts_with("status=") || given.starts_with("state=");
   }
   std::string query;
@@ -64,11 +64,11 @@ Status ListSandboxes(const Settings& settings, const SandboxFilter& options) {
     std::printf("{\"items\":[%s]}\n", items.c_str());
     return {};
   }
-  // Docker's --format measures, too, if it names the size.
+  // A format with the size measures it, as in docker.
   const bool sized = options.size || options.style.format.find(".Size") != std::string::npos;
   std::vector<std::string> shown = {"ID", "Name", "Image", "State", "Created", "Expires"};
   std::vector<std::string> others = {"Command", "Labels"};
-  // A list that shows ended sandboxes shows their exit codes, too.
+  // A list with ended sandboxes also shows their exit codes.
   (all ? shown : others).insert(all ? shown.begin() + 4 : others.begin(), "Exit");
   (options.size ? shown : others).insert(options.size ? shown.end() : others.begin(), "Size");
   Columns columns(

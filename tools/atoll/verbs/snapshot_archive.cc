@@ -24,7 +24,7 @@ ArchiveOf ArchiveOfSnapshot(const std::string& id, const std::string& form) {
   return {"/snapshots/" + PercentEncode(id), "snapshot " + id, form};
 }
 
-// Says the id, as create does.
+// Imports a snapshot and prints its id, as create does.
 Status ImportSnapshot(const Settings& settings, const ArchivePlace& place,
                       const std::string& name) {
   ATOLL_ASSIGN(const http::Response response,

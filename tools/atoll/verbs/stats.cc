@@ -34,7 +34,7 @@ Result<Usage> Measure(Api& api, const SandboxEntry& sandbox) {
   ATOLL_ASSIGN(const http::Response response, AskExecd(api, sandbox.id, "/metrics"));
   const auto told = JsonOrNull(response.body);
   if (!told.is_object()) return Fail(Code::kInternal, "the sandbox's metrics are not JSON");
-  // A sandbox tells these of itself.
+  // The sandbox reports these itself, so their type is checked.
   const auto number = [&told](const char* name) {
     const auto found = told.find(name);
     return found != told.end() && found->is_number() ? found->get<double>() : 0.0;
@@ -52,15 +52,15 @@ std::string Percent(double share) {
   return std::string(text, static_cast<size_t>(size));
 }
 
-// A store without project quotas is walked to measure a sandbox, so the sizes of one picture serve
-// the next nine, too.
+// Caches disk sizes. A store without project quotas is walked to measure a sandbox, so the sizes of
+// one picture serve the next nine too.
 class DiskSizes {
  public:
   explicit DiskSizes(Api& api) : api_(api) {}
   void BeginPicture() {
     if (pictures_++ % 10 == 0) known_.clear();
   }
-  // Nothing where the server cannot tell.
+  // Returns nothing if the server cannot measure it.
   const std::optional<DiskUse>& Of(const std::string& id) {
     const auto [at, added] = known_.try_emplace(id);
     if (added) {
@@ -82,7 +82,7 @@ struct StatsOptions {
   bool once = false;
 };
 
-// One picture of all running sandboxes, or of those that were named.
+// Prints one picture of all running or of the named sandboxes.
 Status Stats(Api& api, const Settings& settings, const StatsOptions& options, DiskSizes& sizes) {
   sizes.BeginPicture();
   std::vector<std::string> wanted;
@@ -98,7 +98,7 @@ Status Stats(Api& api, const Settings& settings, const StatsOptions& options, Di
       continue;
     }
     const auto usage = Measure(api, sandbox);
-    if (!usage) continue;  // it has just ended
+    if (!usage) continue;  // the sandbox has just ended
     const double share = usage->limit == 0 ? 0
                                            : 100.0 * static_cast<double>(usage->used) /
                                                  static_cast<double>(usage->limit);
@@ -127,7 +127,7 @@ Result<int> WatchStats(const Settings& settings, const StatsOptions& options) {
   const bool redraw =
       isatty(STDOUT_FILENO) == 1 && !settings.json && options.style.format != "json";
   while (true) {
-    // The screen is cleared from the top left.
+    // Clears the screen from the top left.
     if (!options.once && redraw) std::fputs("\033[H\033[J", stdout);
     ATOLL_TRY(Stats(api, settings, options, sizes));
     if (options.once || std::ferror(stdout) != 0) return 0;

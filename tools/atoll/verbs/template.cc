@@ -37,15 +37,15 @@ std::string StatusText(const json& made, const char* name) {
 }
 
 Result<json> BodyOf(const TemplateOptions& options, const json& image) {
-  // An image that names no program gets one that waits. So does a kernel: the program of an image
-  // with kernels often is an interpreter, which ends at once where nobody types.
+  // An image without a program gets one that waits. A template with a kernel does too: the program
+  // of an image with kernels is often an interpreter, which ends at once without input.
   const bool waits = !options.kernel.empty() && options.run.command.empty();
   const Words entrypoint = waits ? Words() : CommandOf(options.run, image).value_or(Words());
   ATOLL_ASSIGN(json body, TemplateBody(options.run, entrypoint));
   body["stock"] = options.stock;
   body["readiness"] = {{"timeoutSeconds", options.timeout_seconds}};
   if (!options.probe.empty()) body["readiness"]["probe"] = options.probe;
-  // Nothing but the time shows whether a program without a probe has started, or has ended again.
+  // Without a probe only time shows whether a program has started, or has ended again.
   if (!entrypoint.empty() && options.probe.empty() && options.wait_seconds != 0)
     body["readiness"]["warmupSeconds"] = options.wait_seconds;
   if (!options.warm_up.empty()) body["warmup"]["command"] = {"sh", "-c", options.warm_up};

@@ -28,7 +28,7 @@ using nlohmann::json;
 constexpr char kStdin = 0, kStdout = 1, kStderr = 2, kReplay = 3;
 constexpr size_t kReplayHead = 9;
 
-// Raw mode of our own terminal, until this ends.
+// Holds our own terminal in raw mode.
 class RawMode {
  public:
   RawMode() : active_(tcgetattr(STDIN_FILENO, &before_) == 0) {
@@ -63,14 +63,15 @@ class Session {
   Session(WebSocket socket, UniqueFd signals, bool terminal)
       : socket_(std::move(socket)), signals_(std::move(signals)), terminal_(terminal) {}
 
-  // Nothing: the sandbox went away.
+  // Returns how the command ended. Nothing: the sandbox went away.
   Result<std::optional<Exit>> Run() {
     if (terminal_) ATOLL_TRY(SendSize());
-    // What came in one piece with the handshake is not announced by poll.
+    // Does not wait the first time: poll does not report bytes that came together with the
+    // handshake.
     int patience_ms = 0;
     while (!exit_) {
-      // Input is read when there is room for it on its way: who waits there would not take the
-      // output meanwhile, for want of which the command may not take its input.
+      // Reads input only if the socket can take it. A blocking send would stop the output, and a
+      // command that cannot write its output may stop reading its input.
       const short room = input_waits_ ? POLLOUT : 0;
       pollfd wanted[] = {{socket_.fd(), static_cast<short>(POLLIN | room), 0},
                          {signals_.get(), POLLIN, 0},
@@ -110,7 +111,7 @@ class Session {
     if (read(signals_.get(), &info, sizeof info) != sizeof info) return FailSys("read signalfd");
     const int number = static_cast<int>(info.ssi_signo);
     if (number == SIGWINCH) return terminal_ ? SendSize() : Status{};
-    // The command ends with its terminal, which we delete.
+    // Deleting the terminal ends the command.
     exit_ = Exit{128 + number, {}};
     return {};
   }
@@ -147,7 +148,7 @@ class Session {
     if (type == "exit") {
       exit_ = ExitOf(told.value("exit_code", 0), told.value("error", ""));
     } else if (type == "error" && told.value("code", "") != "STDIN_WRITE_FAILED") {
-      // The command need not read its input to the end.
+      // Ignored: the command need not read its input to the end.
       failure_ = Printable(told.value("error", "the terminal failed"));
     }
   }
@@ -156,7 +157,7 @@ class Session {
   UniqueFd signals_;
   const bool terminal_;
   bool reading_ = true;
-  bool input_waits_ = false;  // there is some to read
+  bool input_waits_ = false;  // unread input
   std::optional<Exit> exit_;
   std::string failure_;
 };
@@ -184,7 +185,7 @@ Result<Exit> RunInTerminal(Api& api, const std::string& sandbox_id, const Comman
     end.method = "DELETE";
     end.target = path;
     end.headers = way.headers;
-    // It may have gone with its sandbox.
+    // Ignored: the terminal may have gone with its sandbox.
     [[maybe_unused]] const auto ignored = api.Send(std::move(end));
   });
   ATOLL_ASSIGN(WebSocket socket,

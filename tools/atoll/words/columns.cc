@@ -10,7 +10,7 @@
 namespace atl::cli {
 namespace {
 
-// "UsedBy" → "USED BY".
+// Returns "USED BY" for "UsedBy".
 std::string Heading(const std::string& field) {
   std::string text;
   bool after_small = false;

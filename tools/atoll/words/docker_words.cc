@@ -10,7 +10,7 @@ namespace atl::cli {
 namespace {
 
 struct Hint {
-  const char* words;  // each between spaces
+  const char* words;  // each word between spaces
   const char* text;
 };
 
@@ -100,7 +100,7 @@ std::string UnknownOption(const Verb& verb, const std::string& name) {
       known.insert(known.end(), names.begin(), names.end());
     }
   }
-  // One letter is like every other.
+  // All single letters are equally near, so they get no suggestion.
   const std::string nearest = name.size() > 2 ? OfferNearest(name, known) : "";
   return nearest.empty() && verb.has_command() ? said + "; if it is the command's: after --"
                                                : said + nearest;

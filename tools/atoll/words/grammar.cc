@@ -42,7 +42,8 @@ Status Store(const Argument& argument, const std::string& value) {
   return {};
 }
 
-// JSON carries nothing else, and a word that arrives as another one is worse than none.
+// Refuses words that are not UTF-8. JSON cannot carry them, and a changed word is worse than an
+// error.
 Status CheckText(const Words& words) {
   for (const std::string& word : words) {
     if (IsUtf8(word)) continue;
@@ -79,10 +80,11 @@ class LineReader {
 
  private:
   const Verb& verb() const { return *line_.verb; }
-  // Arguments before a command.
+  // Returns the number of arguments before a command.
   size_t fixed() const { return verb().arguments().size() - (verb().has_command() ? 1 : 0); }
 
-  // What is behind the last argument before a command is the command's, whatever it looks like.
+  // Returns true if the next word belongs to the command: all words after the last argument do,
+  // options included.
   bool CommandBegins() const {
     return verb().has_command() && given_ > 0 && given_ == fixed() && !words_.empty();
   }
@@ -129,7 +131,7 @@ class LineReader {
     return Store(argument, word);
   }
 
-  // "-dit" of a verb without -d is less telling than "-d".
+  // The error names "-d" for "-dit" if the verb has no -d, which is clearer.
   Status Unknown(const std::string& word) const {
     if (word[1] == '-') return Wrong(UnknownOption(verb(), word.substr(0, word.find('='))));
     std::string name = word.substr(0, 2);
@@ -154,9 +156,9 @@ class LineReader {
     return {};
   }
 
-  Words words_;  // that are left
+  Words words_;  // words not yet parsed
   Line& line_;
-  size_t given_ = 0;  // arguments
+  size_t given_ = 0;  // number of arguments so far
 };
 
 }  // namespace

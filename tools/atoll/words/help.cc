@@ -1,4 +1,4 @@
-// Help and the manual page, from the description of the verbs.
+// Help and the manual page, made from the description of the verbs.
 #include <algorithm>
 #include <sstream>
 
@@ -63,7 +63,7 @@ Rows VerbRows(const Verb& verb) {
   return rows;
 }
 
-// As terminals count: a character of UTF-8 is one column.
+// Returns the width in columns: each UTF-8 character counts as one.
 size_t WidthOf(const std::string& text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
     return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
@@ -104,7 +104,7 @@ std::string Section(const std::string& title, const Rows& rows) {
   return text;
 }
 
-// Of words that roff must take as they are.
+// Escapes text for roff.
 std::string Roff(const std::string& text) {
   std::string out;
   for (const char c : text) {

@@ -8,11 +8,13 @@
 namespace atl::cli {
 namespace {
 
-// Of a verb first: its -h is not the help of all.
+// Parses the options of a verb and of the verbs above it. A verb's own option takes precedence: its
+// -h replaces the help option.
 class OptionReader {
  public:
   explicit OptionReader(const Verb& verb) {
-    // It stops at the first word that is no option: whose that word is depends on the verb.
+    // Stops at the first word that is no option, because the meaning of that word depends on the
+    // verb.
     app_.prefix_command();
     app_.set_help_flag();
     for (const Verb* one = &verb; one != nullptr; one = one->parent()) {
@@ -22,7 +24,7 @@ class OptionReader {
     if (!names.empty()) app_.add_flag(names, help_);
   }
 
-  // What it leaves.
+  // Parses `words` and returns the rest.
   Words Read(Words words) {
     std::reverse(words.begin(), words.end());
     app_.parse(std::move(words));
@@ -31,7 +33,7 @@ class OptionReader {
   bool help() const { return help_; }
 
  private:
-  // Those that nobody has yet, as CLI11 wants them.
+  // Returns the names that are not taken yet, in CLI11's form.
   std::string NewNames(const Words& all) {
     std::string names;
     for (const std::string& name : all) {
@@ -59,7 +61,8 @@ class OptionReader {
             *to = *read;
           });
     } else {
-      // Several of them stand between words, and are read in several turns.
+      // The option may be repeated between words and is then parsed in several turns, so values are
+      // appended.
       made = app_.add_option_function<Words>(
           names, [to = std::get<Words*>(option.target)](const Words& values) {
             to->insert(to->end(), values.begin(), values.end());
@@ -67,7 +70,7 @@ class OptionReader {
       made->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     }
     if (!std::holds_alternative<Words*>(option.target)) made->take_last();
-    // Or one would take all words behind it.
+    // Otherwise a list would take all words that follow.
     made->allow_extra_args(false)->type_name(option.value);
   }
 
@@ -85,7 +88,7 @@ Status TakeOptions(const Verb& verb, Words* words, bool* help) {
   } catch (const CLI::Error& wrong) {
     return Fail(Code::kInvalidArgument, wrong.what());
   } catch (const std::logic_error&) {
-    // Of std::stoll, which CLI11 2.1 gives the value of a flag to.
+    // Thrown by std::stoll, to which CLI11 2.1 passes the value of a flag.
     return Fail(Code::kInvalidArgument, "an option without a value is on or off: write it alone");
   }
   *help = *help || reader.help();

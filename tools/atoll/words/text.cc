@@ -13,8 +13,9 @@ namespace atl::cli {
 
 namespace {
 
-// Control characters, also those of U+0080 to U+009F; separators of lines; and marks that make a
-// terminal show what follows in another order than it has (Unicode's Bidi_Control).
+// Returns true for characters that control a terminal: control characters including U+0080 to
+// U+009F, line separators, and marks that make a terminal reorder the text that follows (Unicode's
+// Bidi_Control).
 bool DrivesTerminal(uint32_t code) {
   return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x61c || code == 0x200e ||
          code == 0x200f || (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
@@ -26,7 +27,7 @@ std::string Printable(std::string_view text) {
   std::string out;
   while (!text.empty()) {
     const auto [code, length] = FirstUtf8(text);
-    // A byte that is no character could be a control character of an 8-bit terminal.
+    // An invalid byte could be a control character of an 8-bit terminal.
     const bool shown = length > 0 && !DrivesTerminal(code);
     out.append(shown ? text.substr(0, length) : "?");
     text.remove_prefix(length > 0 ? length : 1);
@@ -40,7 +41,7 @@ std::string ShellQuote(std::string_view word) {
            std::string_view("-._/:,@%+").find(c) != std::string_view::npos;
   });
   if (plain) return std::string(word);
-  // Within single quotes everything stands for itself but the single quote.
+  // Only the single quote itself is special within single quotes.
   std::string out = "'";
   for (const char c : word) {
     if (c == '\'') {
