@@ -23,7 +23,7 @@
 namespace atl::sandbox {
 
 struct InterceptorProgram {
-  std::string path;         // path of atoll-intercept
+  std::string path;  // path of atoll-intercept
   // PEM file of the certificate authorities that the interceptor trusts in servers.
   std::string authorities;
 };
