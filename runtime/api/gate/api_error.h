@@ -20,7 +20,7 @@ struct ApiError {
   int retry_after_seconds = 0;  // 0: no Retry-After
 };
 
-// {"code": …, "message": …}
+// Builds {"code": …, "message": …}.
 http::Response ErrorResponse(const ApiError& error);
 
 // Returns 404: no sandbox has this id, or the sandbox is gone.

@@ -191,7 +191,7 @@ std::string ReadSwitch(const std::map<std::string, std::string>& extensions, con
 constexpr char kIdleAfter[] = "idle.after";
 constexpr char kIdleAction[] = "idle.action";
 
-// "" if they are fine, else what is wrong.
+// Reads the idle policy. Returns "" if it is valid or absent, else what is wrong.
 std::string ReadIdle(const std::map<std::string, std::string>& extensions, sandbox::Spec* spec) {
   const auto after = extensions.find(kIdleAfter);
   const auto action = extensions.find(kIdleAction);
@@ -220,7 +220,7 @@ std::string ReadIdle(const std::map<std::string, std::string>& extensions, sandb
 
 constexpr char kPauseMemory[] = "pause.memory";
 
-// "" if it is fine, else what is wrong.
+// Reads what a pause does with memory. Returns "" if it is valid or absent, else what is wrong.
 std::string ReadPauseMemory(const std::map<std::string, std::string>& extensions,
                             sandbox::Spec* spec) {
   const auto found = extensions.find(kPauseMemory);
@@ -233,7 +233,7 @@ std::string ReadPauseMemory(const std::map<std::string, std::string>& extensions
   return {};
 }
 
-// "" if they are fine, else what is wrong.
+// Reads all `extensions`. Returns "" if they are valid, else what is wrong.
 std::string ReadExtensions(const std::map<std::string, std::string>& extensions,
                            sandbox::Wanted* wanted) {
   size_t bytes = 0;

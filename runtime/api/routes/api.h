@@ -75,7 +75,7 @@ class Api {
 
   const Router& router() const { return router_; }
   void AddMetrics(MetricSet* metrics) const;
-  // The answer to GET /metrics.
+  // Returns the answer to GET /metrics.
   http::Response MetricsResponse() const;
   // Returns the route of a request for metrics: "/v1/sandboxes/{sandbox_id}", named as in upstream,
   // or "unknown". A call to execd's API, by any form of route, gets execd's route:

@@ -22,7 +22,7 @@ nlohmann::json CreatedJson(const sandbox::Sandbox& sandbox,
 nlohmann::json ForkJson(const std::vector<sandbox::Sandbox>& children);
 nlohmann::json RollbackJson(const sandbox::Sandbox& sandbox);
 nlohmann::json ListJson(const Page& page, const ListQuery& query);
-// Holds no size and no digest: clients' models allow no field that the spec does not name.
+// Leaves out size and digest, because clients' models refuse fields that the spec does not name.
 nlohmann::json SnapshotJson(const sandbox::Snapshot& snapshot);
 nlohmann::json SnapshotsJson(const PageOf<sandbox::Snapshot>& page, const Paging& paging);
 nlohmann::json ImageJson(const images::Image& image);

@@ -1,4 +1,4 @@
-// Runs one command in a sandbox and passes on what it prints.
+// Runs one command in a sandbox and prints its output.
 #pragma once
 
 #include <cstdint>

@@ -20,7 +20,7 @@ class WebSocket {
   static Result<WebSocket> Connect(const std::string& base_url, const http::TlsContext* trust,
                                    const std::string& target, http::Headers headers);
 
-  // Readable when Receive has something to do.
+  // Returns a descriptor that is readable when Receive has work.
   int fd() const { return socket_.fd(); }
   Status SendText(std::string_view text) { return Send(http::Opcode::kText, text); }
   Status SendBinary(std::string_view bytes) { return Send(http::Opcode::kBinary, bytes); }

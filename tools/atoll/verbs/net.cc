@@ -1,4 +1,4 @@
-// atoll net: what a sandbox may reach, what names have led it to, what it was denied.
+// atoll net: the policy of a sandbox, the addresses of its resolved names, and its denials.
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-// "tcp 22,443" of a rule or "tcp 22" of an address.
+// Returns "tcp 22,443" for a rule, "tcp 22" for an address.
 std::string PortsOf(const json& object, const char* ports) {
   std::string text = TextOf(object, "protocol");
   std::string numbers = TextOf(object, ports);

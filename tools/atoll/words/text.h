@@ -19,7 +19,7 @@ std::string ShellQuote(std::string_view word);
 // Returns true if `fd` is a terminal and NO_COLOR is not set.
 bool Coloured(int fd);
 
-// "1.5 GiB".
+// Formats a size: "1.5 GiB".
 std::string HumanSize(uint64_t bytes);
 
 // A table whose columns are as wide as their widest cell. The first row is the heading.
