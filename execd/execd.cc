@@ -20,8 +20,8 @@ namespace atl::execd {
 
 namespace {
 
-// Whom /v1/filesystem/{uid}/{gid}/… names: these two ids and no group besides, whether or not
-// passwd knows them. Null after an error was answered.
+// Returns the identity that /v1/filesystem/{uid}/{gid}/… names: the two ids without supplementary
+// groups, whether or not passwd has them. Answers an error and returns null if the ids are invalid.
 Actor ActorOf(Exchange* exchange) {
   const auto uid = ParseId(exchange->parameters[0]), gid = ParseId(exchange->parameters[1]);
   if (!uid || !gid) {
@@ -33,7 +33,7 @@ Actor ActorOf(Exchange* exchange) {
   identity.uid = *uid;
   identity.gid = *gid;
   if (!CanBe(identity)) {
-    // Upstream's word and not its 503, for which clients would come again.
+    // Upstream's error code without its 503, because clients would retry a 503.
     exchange->RespondError(501, "FILESYSTEM_IDENTITY_UNAVAILABLE",
                            "uid " + exchange->parameters[0] + " and gid " +
                                exchange->parameters[1] + " are not both among this sandbox's ids");
@@ -42,8 +42,8 @@ Actor ActorOf(Exchange* exchange) {
   return std::make_shared<const Identity>(std::move(identity));
 }
 
-// What an operator sends to a container. Others would only be somebody's attempt to end the sandbox
-// through us.
+// Signals that an operator sends to a container. Other signals would only serve to end the sandbox
+// through execd.
 bool IsPassedOn(int64_t signal) {
   constexpr int kPassedOn[] = {SIGHUP,  SIGINT,  SIGQUIT,  SIGTERM,
                                SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT};
@@ -83,7 +83,7 @@ void Execd::Start(wire::StartMessage message, UniqueFd listener,
     AddFileRoutes();
     AddOtherRoutes();
     isolated_.AddRoutes(&router_, core_.pass != 0);
-    // Whoever waits for the sandbox comes first.
+    // Posted, because the client that waits for the sandbox comes first.
     core_.loop.Post([this] { code_.Warm(); });
     return server_.Listen(std::move(*listener), accept_peer);
   };
@@ -108,7 +108,7 @@ void Execd::Begin(wire::StartMessage message, std::function<Status()> serve,
   const auto first = std::find_if(all.begin(), all.end(),
                                   [](const wire::Hook& hook) { return hook.schedule.empty(); });
   if (first == all.end()) {
-    // The entrypoint before all else: its first instruction is what is waited for.
+    // The entrypoint starts before everything else, because its start is what clients wait for.
     return RunEntrypoint(message, [serve = std::move(serve), started](Status status) {
       started(status ? serve() : std::move(status));
     });
@@ -126,7 +126,7 @@ void Execd::Begin(wire::StartMessage message, std::function<Status()> serve,
 Status Execd::StartSession(const wire::StartMessage& message, UniqueFd connections,
                            IsolatedShell::Note note) {
   ATOLL_TRY(FillSandbox(&core_, message));
-  // What there was to say is in the message; the file is the sandbox's.
+  // Uses the message's environment only: the EXECD_ENVS file belongs to the sandbox.
   core_.env = Environment(message.env);
   if (!core_.env.Get("PATH")) core_.env.Set("PATH", kDefaultPath);
   if (!core_.env.Get("HOME")) core_.env.Set("HOME", core_.user.home);
@@ -139,8 +139,8 @@ Status Execd::StartSession(const wire::StartMessage& message, UniqueFd connectio
 }
 
 void Execd::RunEntrypoint(const wire::StartMessage& message, const Started& started) {
-  // Process 1 ends with the entrypoint, and everything in the sandbox with process 1. _exit: there
-  // is nothing to destroy that the kernel does not.
+  // Process 1 ends with the entrypoint, and the kernel then ends all other processes of the
+  // sandbox. _exit, because destructors would do nothing that the kernel does not do.
   auto status = entrypoint_->Start(&core_, message.argv, [](int code) { ::_exit(code); });
   if (status && !message.hooks.empty()) {
     if (!hooks_) hooks_.emplace(&core_, entrypoint_.get());
@@ -168,8 +168,9 @@ void Execd::OnSignal(int signal) {
   }
 }
 
-// As if a process of the sandbox had sent it to process 1, which SIGKILL from there does not reach:
-// that one is for all processes, and for a sandbox without a program of its own.
+// Delivers a signal as if a process of the sandbox had sent it to process 1. SIGKILL from inside
+// cannot reach process 1, so here SIGKILL applies to all processes. It also ends a sandbox without
+// a program.
 void Execd::Signal(const std::shared_ptr<Exchange>& exchange) {
   exchange->ReadBody(kMaxJsonBody, [this, x = exchange.get()](std::string body) {
     const auto document = ParseObject(std::move(body), false);
@@ -184,7 +185,7 @@ void Execd::Signal(const std::shared_ptr<Exchange>& exchange) {
     }
     const std::string* stop = x->QueryValue("stop");
     const bool stops = *number == SIGTERM && stop != nullptr && *stop == "true";
-    // The answer first: we may be gone behind the signal.
+    // Answers first, because the signal may end execd.
     x->RespondEmpty();
     core_.loop.Post([this, stops, signal = static_cast<int>(*number)] {
       if (stops && entrypoint_ && entrypoint_->started()) {
@@ -196,8 +197,8 @@ void Execd::Signal(const std::shared_ptr<Exchange>& exchange) {
   });
 }
 
-// A session's or a context's id stands for its run, as upstream has it; interrupting that ends the
-// session, and leaves the context.
+// The id of a session or a context means its current run, as in upstream. Interrupting a session
+// ends it. Interrupting a context keeps it.
 void Execd::Interrupt(const std::shared_ptr<Exchange>& exchange) {
   const std::string* id = exchange->QueryValue("id");
   if (!id || id->empty()) {
@@ -209,7 +210,8 @@ void Execd::Interrupt(const std::shared_ptr<Exchange>& exchange) {
   }
 }
 
-// A daemon that was restarted. The socket becomes what the control socket was for the first one.
+// A restarted daemon asks for the output. The request's socket replaces the control socket of the
+// first daemon.
 void Execd::ResumeOutput(const std::shared_ptr<Exchange>& exchange) {
   const std::string* text = exchange->QueryValue("offset");
   uint64_t offset = 0;
@@ -222,7 +224,7 @@ void Execd::ResumeOutput(const std::shared_ptr<Exchange>& exchange) {
   if (error != std::errc() || end != text->data() + text->size()) {
     return exchange->RespondError(400, "INVALID_QUERY", "offset: use a whole number");
   }
-  // Not from inside the connection that is taken apart.
+  // Posted, because TakeSocket destroys the calling connection.
   core_.loop.Post([this, exchange, offset] {
     if (UniqueFd socket = exchange->TakeSocket()) {
       entrypoint_->Feed(std::move(socket), offset,
@@ -253,7 +255,7 @@ void Execd::AddRunRoutes() {
   router_.Add("DELETE", "/code/contexts/{}", [this](ExchangePtr x) { code_.DeleteContext(x); });
 }
 
-// The file calls that upstream knows: as the image's user, and as whom the path names.
+// The file routes of upstream: with the image's user, and with the ids in the path.
 void Execd::AddUpstreamFileRoutes() {
   const auto own = std::make_shared<const Identity>(core_.user);
   const auto add = [this, own](const char* method, const std::string& path,

@@ -15,7 +15,7 @@
 namespace atl::execd {
 namespace {
 
-// What is written at once comes at once: a pipe does not part so little (PIPE_BUF).
+// One read is enough, because the kernel does not split such a short write to a pipe (PIPE_BUF).
 Status Read(void* out, size_t size) {
   const ssize_t n = TEMP_FAILURE_RETRY(::read(wire::kExecdGateFd, out, size));
   if (n < 0) return FailSys("read fd 3, the gate");
@@ -26,15 +26,15 @@ Status Read(void* out, size_t size) {
 
 Result<uint64_t> MountOf(const char* path) {
   struct statx info {};
-  // STATX_MNT_ID: Linux 5.8.
+  // STATX_MNT_ID needs Linux 5.8.
   if (::statx(AT_FDCWD, path, 0, STATX_MNT_ID, &info) != 0) {
     return FailSys(std::string("statx ") + path);
   }
   return info.stx_mnt_id;
 }
 
-// The root of a process is not crossed by a mount on top of it, but ".." of it is looked up again
-// and is: the new root.
+// A mount on top of a process's root does not change that root. But a lookup of ".." from the root
+// follows the mount, and so leads to the new root.
 Status EnterRoot() {
   ATOLL_ASSIGN(const uint64_t slot, MountOf("/"));
   if (::chdir("/..") != 0) return FailSys("chdir /..");
@@ -44,7 +44,8 @@ Status EnterRoot() {
   return {};
 }
 
-// Unless everybody in the sandbox is given it: what process 1 has not, no program can come by.
+// Drops CAP_SYS_CHROOT, unless the bounding set gives it to every program of the sandbox. No
+// program can gain a capability that process 1 lacks.
 Status DropChroot() {
   const bool granted = ::prctl(PR_CAPBSET_READ, CAP_SYS_CHROOT) == 1;
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
@@ -55,7 +56,8 @@ Status DropChroot() {
     data[0].effective &= keep;
     data[0].permitted &= keep;
   }
-  // What is inheritable a program with file capabilities would have, whoever starts it.
+  // Cleared, because a program with file capabilities would gain the inheritable ones, whoever
+  // starts it.
   data[0].inheritable &= keep;
   if (::syscall(SYS_capset, &header, data) != 0) return FailSys("capset");
   return {};
@@ -69,7 +71,8 @@ Result<uint64_t> PassGate(bool has_pass, bool enter_root) {
   if (has_pass) ATOLL_TRY(Read(&pass, sizeof pass));
   char byte;
   ATOLL_TRY(Read(&byte, 1));
-  // Left open, though nothing else ever comes through it: its number stays taken, see FillGate.
+  // Stays open, although nothing else is ever read from it: its number must stay in use, see
+  // FillGate.
   if (enter_root) ATOLL_TRY(EnterRoot());
   ATOLL_TRY(DropChroot());
   return pass;

@@ -1,5 +1,5 @@
-// execd: process 1 of a sandbox. Parks until the daemon's start message, runs the entrypoint,
-// reaps, and serves the exec API on the sockets that it was born with. See README.md.
+// execd: process 1 of a sandbox. Waits for the daemon's start message, runs the entrypoint, reaps
+// processes, and serves the exec API on the sockets that it has inherited. See README.md.
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <malloc.h>
@@ -31,7 +31,7 @@
 #define CLOSE_RANGE_CLOEXEC (1U << 2)
 #endif
 
-// Of the linker: where the program begins, and where its initialised data ends (end(3)).
+// Set by the linker: the start of the program, and the end of its initialised data (end(3)).
 extern "C" char __executable_start, edata;
 
 namespace atl::execd {
@@ -45,18 +45,19 @@ void CloseOnExecAll() {
   for (int fd = 3; fd < 64; ++fd) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
-// Children put their own descriptors on 0 to 3 with dup2, which needs these numbers never to be
-// given to a descriptor of ours that a child is meant to use. Without a gate 3 is free.
+// Occupies descriptor 3 if there is no gate. A child moves its descriptors to 0 to 3 with dup2, so
+// these numbers must never belong to a descriptor that a child will use.
 void FillGate() {
   if (::fcntl(wire::kExecdGateFd, F_GETFD) >= 0) return;
   auto null = OpenNull();
   if (null && null->get() == wire::kExecdGateFd) (void)null->release();
 }
 
-// Nothing of ours may be inherited by a command that changes its uid, or read by one that shares
-// it. prlimit(2) on us is allowed to whoever's real ids are our uid and our gid in all three places
-// each: with a saved gid that differs from the real one nobody's are. A saved uid would do the
-// same, but kill(2) looks at that one: whoever has it could signal us.
+// Protects execd from commands. A command that changes its uid must inherit nothing of execd, and a
+// command with the same uid must not read its memory. prlimit(2) on execd is allowed to a process
+// whose real uid and gid equal execd's real, effective and saved ids. If execd's saved gid differs
+// from its real gid, no process can match. A different saved uid would do the same, but kill(2)
+// checks the saved uid, so a process with that uid could signal execd.
 void Protect() {
   ::prctl(PR_SET_DUMPABLE, 0);
   ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
@@ -73,13 +74,15 @@ void Protect() {
 
 void LeanAllocator() {
   ::mallopt(M_ARENA_MAX, 1);
-  // Fixed, or glibc raises it to the largest block freed so far and keeps such blocks for ever.
+  // Fixed thresholds, because glibc raises them to the largest block freed so far and then keeps
+  // such blocks.
   ::mallopt(M_MMAP_THRESHOLD, 64 << 10);
   ::mallopt(M_TRIM_THRESHOLD, 64 << 10);
 }
 
-// The program is in memory, but each of its pages would still fault once (2.5 µs in a virtual
-// machine) in the first request that runs through it. Linux 5.14; without it they fault.
+// Maps all pages of the program. They are in memory, but each would still fault once (2.5 µs in a
+// virtual machine) in the first request that uses it. Needs Linux 5.14; older kernels take the
+// faults.
 void MapProgram() {
   const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   const uintptr_t start = reinterpret_cast<uintptr_t>(&__executable_start) & ~(page - 1);
@@ -112,7 +115,8 @@ void SendReport(int control, wire::StartReport::Kind kind, std::string_view text
   report.kind = kind;
   report.message = text.substr(0, 4000);
   const std::string frame = wire::Frame(report.Encode());
-  // Far below any socket buffer: written whole or the daemon is gone.
+  // The message is far smaller than any socket buffer. So it is either sent whole, or the daemon is
+  // gone.
   [[maybe_unused]] const ssize_t n =
       ::send(control, frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
@@ -129,7 +133,7 @@ class Control {
     OnReadable();
     return {};
   }
-  // What it is for once the start message has come.
+  // Returns the socket, which has another use after the start message.
   UniqueFd TakeSocket() {
     loop_.Unwatch(watch_);
     return std::move(fd_);
@@ -140,14 +144,14 @@ class Control {
     char buffer[4096];
     const ssize_t n = ::recv(fd_.get(), buffer, sizeof buffer, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    // Nobody is left who could ever claim this sandbox.
+    // No daemon is left that could claim this sandbox.
     if (n <= 0) ::_exit(0);
     frames_.Append({buffer, static_cast<size_t>(n)});
     const auto frame = frames_.Next();
     if (!frame) return on_message_(Fail(Error(frame.error()).Wrap("start message")));
     if (!*frame) return OnReadable();
     auto message = wire::DecodeStartMessage(**frame);
-    // Not kept for a sandbox's life, and it may be large.
+    // Frees the buffer, which may be large.
     frames_ = wire::Frames(wire::kMaxStartFrame);
     on_message_(std::move(message));
   }
@@ -159,8 +163,8 @@ class Control {
   wire::Frames frames_{wire::kMaxStartFrame};
 };
 
-// The sandbox's execd, at the other end of our control socket: nobody else ever speaks to us, and
-// with it we end. Messages are smaller than any socket buffer.
+// The connection of a session's execd to the sandbox's execd, over the control socket. The session
+// ends with it. Messages are smaller than any socket buffer.
 class Owner {
  public:
   explicit Owner(EventLoop* loop) : loop_(*loop) {}
@@ -194,18 +198,18 @@ class Owner {
 };
 
 int Run(const Options& options) {
-  // Whoever executed us may have had these ignored, which would pass on to every command; an
-  // ignored SIGCHLD would also reap children behind our back.
+  // Reset, because execd may have inherited ignored signals, which every command would inherit in
+  // turn. An ignored SIGCHLD would also make the kernel reap children itself.
   for (const int number : {SIGPIPE, SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM}) {
     ::signal(number, SIG_DFL);
   }
   sigset_t all;
   sigfillset(&all);
-  // Blocked, not handled: process 1 then gets each of them through the signalfd, and a child starts
+  // Blocked, not handled: process 1 then gets each signal through the signalfd, and a child starts
   // with default dispositions once it clears its mask.
   ::sigprocmask(SIG_SETMASK, &all, nullptr);
 
-  // First: what is opened from here on takes the free numbers between.
+  // First, because descriptors opened later get the free numbers between the inherited ones.
   const std::vector<int> tasks_fds = TasksFds();
   const Accounts accounts = Accounts::Inherited();
   const int score_fd = IsRegular(wire::kExecdScoreFd) ? wire::kExecdScoreFd : -1;
@@ -221,7 +225,7 @@ int Run(const Options& options) {
     LogLine(LogLevel::kError, "cannot start").Add(prepared.error());
     return kCannotStart;
   }
-  // Nobody waits for this one; a session somebody does.
+  // Not in a session, because a client waits for the start of a session.
   if (options.session == 0) {
     core.leaves.Prepare(2);
     MapProgram();
@@ -231,7 +235,7 @@ int Run(const Options& options) {
   std::function<bool(int)> accept_peer;
   if (auto opened = OpenSockets(options, &control_fd, &listener, &accept_peer, &core.pass);
       !opened) {
-    // Its root will never come: there is nobody to tell.
+    // The gate will never open; there is nobody to report to.
     if (opened.error().code() == Code::kUnavailable) return 0;
     LogLine(LogLevel::kError, "cannot start").Add(opened.error());
     return kCannotStart;
@@ -239,7 +243,7 @@ int Run(const Options& options) {
   Owner owner(loop->get());
   std::optional<Control> control;
   control.emplace(loop->get(), std::move(control_fd), [&](Result<wire::StartMessage> message) {
-    // From here on its end means nothing but that nobody is there to be told.
+    // A closed socket now only means that no daemon is there to be told.
     const auto socket = std::make_shared<UniqueFd>(control->TakeSocket());
     if (!message) {
       SendReport(socket->get(), wire::StartReport::Kind::kFailed, message.error().message());

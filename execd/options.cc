@@ -30,7 +30,8 @@ Result<UniqueFd> ListenVsock(uint32_t port) {
   return socket;
 }
 
-// Processes of the virtual machine can connect to its own vsock ports too; only the host may.
+// Checks the peer, because processes in the virtual machine can also connect to its vsock ports.
+// Only the host may.
 bool PeerIs(int socket, uint32_t cid) {
   sockaddr_vm peer{};
   socklen_t size = sizeof peer;
@@ -74,7 +75,7 @@ Status OpenSockets(const Options& options, UniqueFd* control, UniqueFd* listener
   if (options.vsock_port == 0) {
     control->reset(wire::kExecdControlFd);
     listener->reset(wire::kExecdListenFd);
-    // A client may be gone between epoll's word and accept.
+    // Non-blocking, because a client may disconnect between epoll_wait and accept.
     if (::fcntl(listener->get(), F_SETFL, O_RDWR | O_NONBLOCK) != 0) {
       return FailSys("fd 5, the listening socket");
     }

@@ -12,10 +12,12 @@
 namespace atl::execd {
 namespace {
 
-// A probe is tried again soon at first, because the daemon builds ahead and others wait behind.
+// First pause between probes. It is short, because the daemon builds templates in advance and
+// others are queued.
 constexpr int64_t kFirstPauseUs = 20'000;
 constexpr int64_t kLongestPauseUs = 1'000'000;
-// The exec API's own port, which upstream's clients probe: it answers, or this would not run.
+// The port of the exec API. Upstream's clients probe it. It always answers, because this code runs
+// in its server.
 constexpr uint32_t kExecApiPort = 44772;
 
 }  // namespace
@@ -30,7 +32,7 @@ void Preparing::Serve(Core* core, CodeRoutes* code, const std::shared_ptr<Exchan
       return x->RespondText(500, "a preparation that is malformed");
     }
     const auto preparing = std::make_shared<Preparing>(core, code, x, std::move(wanted));
-    // Which keeps it: callbacks are dropped with the answer.
+    // The callback keeps the object alive: callbacks are dropped with the answer.
     x->OnClosed([preparing] { preparing->End(); });
     preparing->Begin();
   });

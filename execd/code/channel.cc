@@ -9,10 +9,10 @@
 namespace atl::execd {
 namespace {
 
-// How often a kernel that does not listen yet is tried: nothing tells when it does.
+// Interval of attempts to connect: nothing reports when the kernel begins to listen.
 constexpr int64_t kRetryUs = 2'000;
 constexpr size_t kKernelRead = 64 << 10;
-// In one round of the loop, and when the kernel has ended.
+// Limits on reads in one turn of the loop, and after the kernel has ended.
 constexpr int kReadsPerRound = 8, kReadsAtEnd = 16;
 
 bool ListensLater(int error) {
@@ -66,7 +66,8 @@ void Channel::OnEvents(uint32_t events) {
   }
   if ((events & EPOLLOUT) != 0) Flush();
   if (broken_) return;
-  // A connection that has ended is read to its end, which a pause would put off for ever.
+  // A closed connection is read to its end even while paused, because the end would otherwise never
+  // be found.
   const bool ended = (events & (EPOLLHUP | EPOLLERR)) != 0;
   if ((events & EPOLLIN) != 0 || ended) {
     for (int i = 0; i < kReadsPerRound && (!paused_ || ended) && Read(); ++i) {
@@ -76,7 +77,7 @@ void Channel::OnEvents(uint32_t events) {
 }
 
 bool Channel::Read() {
-  static char buffer[kKernelRead];  // one thread, and nothing is kept in it between calls
+  static char buffer[kKernelRead];  // shared: one thread, and unused between calls
   const ssize_t got = ::recv(socket_.get(), buffer, sizeof buffer, 0);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
   if (got <= 0) {
@@ -99,8 +100,8 @@ bool Channel::Read() {
 
 void Channel::Send(std::string_view messages) {
   if (broken_) return;
-  // Not before, though it would save a round trip: a PUB of libzmq that has a subscription in the
-  // same segment as the greeting closes the connection.
+  // Not sent earlier, although that would save a round trip: a PUB socket of libzmq that receives a
+  // subscription in the same segment as the greeting closes the connection.
   if (!told_ready_) {
     messages_.append(messages);
     return;

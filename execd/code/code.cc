@@ -9,7 +9,7 @@ namespace {
 
 constexpr const char* kRuntimeError = "RUNTIME_ERROR";
 
-// The languages of upstream that are shell commands.
+// Languages of upstream that are shell commands.
 bool IsShell(std::string_view language) {
   return language == "command" || language == "background-command";
 }
@@ -95,8 +95,8 @@ Result<Context*> CodeRoutes::Add(const std::string& language, const std::string&
     ATOLL_ASSIGN(directory, core_.Path(cwd));
     ATOLL_TRY(MakeDirectory(directory, core_.user));
   }
-  // Before there is anything to delete: which languages there are depends on the image alone, once
-  // it is set up.
+  // Refuse an unknown language before a context exists. Once the image is set up, the languages
+  // depend only on the image.
   if (!KernelsMayCome(core_.env, core_.started_at)) {
     ATOLL_TRY(FindKernelspec(language, core_.CommandEnvironment(), core_.Home(), core_.user));
   }
@@ -142,7 +142,7 @@ void CodeRoutes::CreateContext(const std::shared_ptr<Exchange>& exchange) {
 
 void CodeRoutes::ListContexts(const std::shared_ptr<Exchange>& exchange) {
   const std::string* language = exchange->QueryValue("language");
-  // As by upstream, where these are no kernels.
+  // Upstream answers the same: these languages have no kernels.
   if (language && (IsShell(*language) || *language == "sql")) {
     exchange->RespondError(500, kRuntimeError, "language '" + *language + "' has no contexts");
     return;
@@ -159,7 +159,7 @@ void CodeRoutes::ListContexts(const std::shared_ptr<Exchange>& exchange) {
   exchange->RespondJson(200, answer);
 }
 
-// Not within the call: it may be one of the context's own that has brought us here.
+// Destroyed after this turn, because one of the context's own functions may be the caller.
 CodeRoutes::Contexts::iterator CodeRoutes::Remove(Contexts::iterator at) {
   core_.loop.Post([context = std::shared_ptr<Context>(std::move(at->second))] {});
   return contexts_.erase(at);

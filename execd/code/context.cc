@@ -9,17 +9,18 @@
 namespace atl::execd {
 namespace {
 
-// A kernel says twice that it is done, on two sockets, the second time within this.
+// A kernel reports the end of a run on two sockets; the second report must arrive within this time.
 constexpr int64_t kSecondWordUs = 2'000'000;
-// A kernel that has not begun yet would lose an interrupt.
+// Delay of an interrupt, because a kernel that has not started the run would lose it.
 constexpr int64_t kBeginUs = 500'000;
-// A kernel that empties its queue after a run that failed takes no other for a while, Node's 200
+// After a failed run, a kernel empties its queue and refuses other runs for a while; Node's for 200
 // ms.
 constexpr int64_t kOnceMoreUs = 20'000, kRefusesUs = 2'000'000;
-// Programs that set up kernels start an interpreter for each.
+// Interval of the search for a kernelspec. A shorter one is of no use, because programs that
+// install kernels start an interpreter for each.
 constexpr int64_t kLookAgainUs = 100'000;
-// After an interrupt, until the kernel says anything of the run, and until the run is over; then it
-// hangs.
+// After an interrupt: the time until the kernel sends anything about the run, and until the run is
+// over. After that the kernel counts as hung.
 constexpr int64_t kHeardUs = 1'000'000, kStopUs = 10'000'000;
 
 }  // namespace
@@ -133,7 +134,7 @@ void Context::Begin(OutputForm form) {
   exchange_->OnWritable([this] {
     if (kernel_) kernel_->ResumeOutput();
   });
-  // Nobody will see what comes; and the context is to be of use to the next.
+  // Nobody reads further output, and the context must stay usable for the next run.
   exchange_->OnClosed([this] {
     if (kernel_) kernel_->ResumeOutput();
     if (busy()) Interrupt();
@@ -154,8 +155,8 @@ void Context::Write() {
   if (kernel_ && exchange_->backlog() > Exchange::kHighWater) kernel_->PauseOutput();
 }
 
-// What is not of this run is of nobody: of one whose client has gone, or of a thread that an
-// earlier one has left behind.
+// Messages of other runs are discarded: of a run whose client has disconnected, or of a thread that
+// an earlier run has left behind.
 void Context::OnOutput(const KernelMessage& message) {
   if (!busy() || request_.empty() || message.parent != request_) return;
   output_since_ = true;
@@ -181,20 +182,20 @@ void Context::OnReply(const KernelMessage& message) {
   Answered();
   const JsonValue content = message.content.root();
   const std::string_view status = content.Find("status").text();
-  // Bash's says the same of what has been interrupted.
+  // Bash's kernel reports the same status for an interrupted run.
   if (status.starts_with("abort") && !told_ && !interrupted_ && interrupt_ == 0 &&
       MonotonicMicros() - started_us_ < kRefusesUs) {
     return RunLater();
   }
   replied_ = true;
   if (status != "ok") {
-    // For kernels that say it here only, and what they have not begun.
+    // Some kernels report an error only here, and so do all for a run that they have not started.
     AppendKernelError(&reply_error_, content, UnixMillis());
   }
   FinishSoon();
 }
 
-// It has not begun with it.
+// The kernel has not started the run.
 void Context::RunLater() {
   core_.loop.Cancel(finish_);
   finish_ = 0;
@@ -242,7 +243,7 @@ void Context::FinishSoon() {
 }
 
 void Context::Complete() {
-  // By a process that the run has waited for, before the kernel said that it is done.
+  // The run may have waited for a process that wrote this before the kernel reported the end.
   kernel_->DrainWritten();
   EndWritten();
   if (!failed_) batch_.append(reply_error_);
@@ -260,14 +261,14 @@ void Context::Finish() {
   exchange_->OnClosed(nullptr);
   Write();
   if (kernel_) kernel_->ResumeOutput();
-  // Its connection may bring the next request at once.
+  // Cleared first, because its connection may deliver the next request at once.
   const auto finished = std::move(exchange_);
   finished->Finish();
 }
 
 void Context::Interrupt() {
   interrupted_ = true;
-  if (request_.empty()) return;  // when it begins
+  if (request_.empty()) return;  // sent with the run
   if (working_) return InterruptNow();
   core_.loop.Cancel(interrupt_);
   interrupt_ = core_.loop.After(kBeginUs, [this] { InterruptNow(); });
@@ -295,7 +296,7 @@ void Context::KillAfter(int64_t us, const char* why) {
 
 void Context::OnKernelEnd(const std::string& reason) {
   const bool started = kernel_ && kernel_->ready();
-  // Not now: it may be the kernel that calls.
+  // Destroyed after this turn, because the kernel may be the caller.
   if (kernel_) core_.loop.Post([kernel = std::shared_ptr<Kernel>(std::move(kernel_))] {});
   kernel_ = nullptr;
   if (!started && std::exchange(claimed_, false)) return StartAnew(false);

@@ -13,15 +13,17 @@
 namespace atl::execd {
 namespace {
 
-// A JVM on a busy host; what takes longer hangs.
+// Enough for a JVM on a busy host; a kernel that takes longer counts as hung.
 constexpr int64_t kStartUs = 60'000'000;
-// A kernel that is just coming up may lose a question, and so jupyter_client repeats it, too.
+// Interval of probes. A kernel that is starting may lose a request; jupyter_client repeats it, too.
 constexpr int64_t kProbeAgainUs = 500'000;
-// After an answer, until the subscription is known to have arrived: it goes by another socket.
+// Interval of probes after an answer, until the subscription is known to have arrived. It travels
+// over another socket.
 constexpr int64_t kListenAgainUs = 10'000;
-// A connection ends with its process, whose exit says why.
+// When a connection is lost, the time to wait for the exit of the process, which gives a better
+// reason.
 constexpr int64_t kExitUs = 2'000'000;
-// A few system calls of a kernel that has nothing else to do.
+// Enough for a few system calls of an idle kernel.
 constexpr int64_t kSettleUs = 5'000'000;
 constexpr size_t kTail = 2 << 10;
 constexpr const char* kParentVariable = "JPY_PARENT_PID";
@@ -53,8 +55,8 @@ Result<std::unique_ptr<Kernel>> Kernel::Start(Core* core, Zygote* zygote, const 
   const std::string key = HexEncode(sys::RandomBytes(32));
   std::unique_ptr<Kernel> kernel(
       new Kernel(core, zygote, std::move(home), std::move(ports), key, std::move(callbacks)));
-  // ipykernel, which runs other languages as well, tells what its children write by itself, and
-  // copies it to where its streams led before. A wrapper may start it: then its language says it.
+  // ipykernel, which runs other languages as well, forwards the output of its children itself, and
+  // also copies it to the original streams. If a wrapper starts it, only the language tells.
   const std::string_view program = spec.argv[0];
   kernel->tells_written_ = program.substr(program.rfind('/') + 1).starts_with("python") ||
                            http::EqualNoCase(spec.language, "python");
@@ -97,7 +99,7 @@ Status Kernel::WriteConnectionFile(const std::string& key) {
 
 Environment Kernel::EnvironmentFor(const Core& core, const Kernelspec& spec) {
   Environment env = core.CommandEnvironment(spec.env, core.user);
-  // One whose parent is said to be another process ends at once: it is process 1.
+  // A kernel with a parent process in this variable exits at once, because its parent is process 1.
   if (env.Get(kParentVariable)) env.Set(kParentVariable, "");
   return env;
 }
@@ -115,7 +117,7 @@ Result<Kernel::Place> Kernel::MakePlace(const Kernelspec& spec, const std::strin
   return place;
 }
 
-// Whatever keeps a zygote from it does not keep the kernel from starting as others do.
+// If the zygote cannot fork the kernel, the kernel starts without it.
 Status Kernel::Fork(const Kernelspec& spec, const std::string& cwd) {
   by_message_ = spec.interrupt_by_message;
   ATOLL_ASSIGN(const Place place, MakePlace(spec, cwd));
@@ -187,8 +189,8 @@ std::unique_ptr<Channel> Kernel::Open(KernelPorts::Port port, std::string_view t
                                    std::move(callbacks));
 }
 
-// Not stdin: runs are told that nobody can be asked. Not the heartbeat: single-threaded kernels
-// answer it as little as a request while they work, so it tells nothing about hanging.
+// Without stdin: runs are told that no input is available. Without heartbeat: a single-threaded
+// kernel answers neither it nor a request while it works, so it does not detect a hung kernel.
 void Kernel::OpenChannels() {
   shell_ = Open(KernelPorts::kShell, "DEALER", "ROUTER", &Kernel::OnShell);
   iopub_ = Open(KernelPorts::kIopub, "SUB", "PUB", &Kernel::OnIopub);
@@ -217,8 +219,8 @@ void Kernel::ProbeAfter(int64_t delay_us) {
   probe_again_ = core_.loop.After(delay_us, [this] { Probe(); });
 }
 
-// The answer to any probe will do, and whatever arrives on iopub: a slow kernel would always be
-// answering the last but one.
+// The answer to any probe counts, and so does any iopub message. A slow kernel would otherwise
+// always be answering the last probe but one.
 void Kernel::CheckReady() {
   if (!answered_) return;
   if (!heard_) return ProbeAfter(kListenAgainUs);
@@ -234,7 +236,8 @@ std::string Kernel::ExecuteRequest(std::string_view code, bool silent) {
   std::string content = "{\"code\":";
   content.reserve(code.size() + code.size() / 8 + 160);
   AppendJsonString(&content, code);
-  // Not to stop: there is no queue of ours, and the next run would be aborted if it came too soon.
+  // stop_on_error is false: execd queues no runs, and the kernel would abort the next run if it
+  // came too soon.
   content.append(silent ? ",\"silent\":true,\"store_history\":false"
                         : ",\"silent\":false,\"store_history\":true");
   content.append(",\"user_expressions\":{},\"allow_stdin\":false,\"stop_on_error\":false}");
@@ -259,11 +262,11 @@ void Kernel::Settled(const KernelMessage& message) {
 }
 
 void Kernel::BecomeReady() {
-  // It has said so and ended, and the loop has told of the end first.
+  // The kernel has answered and exited, and the loop has reported the exit first.
   if (!job_ || !job_->running()) return;
   ready_ = true;
   core_.loop.Cancel(deadline_);
-  // A copy: it may have the kernel settle, and others called from then on.
+  // Called as a copy, because the callback may call Settle, which replaces the callbacks.
   const auto on_ready = callbacks_.on_ready;
   on_ready();
 }
@@ -288,7 +291,8 @@ void Kernel::Kill(std::string reason) {
   job_->Kill();
 }
 
-// A message that nobody signed is nobody's: whoever took the port cannot speak for the kernel.
+// Messages without a valid signature are ignored, because a program that has taken the port must
+// not speak for the kernel.
 void Kernel::OnShell(ZmtpMessage message) {
   const auto decoded = codec_.Decode(std::move(message.frames));
   if (!decoded) return;

@@ -5,7 +5,7 @@
 namespace atl::execd {
 namespace {
 
-// {"type":…,"timestamp":…,"MEMBER": — the value and the end are the caller's.
+// Appends {"type":…,"timestamp":…,"MEMBER": to which the caller adds the value and the end.
 void BeginObject(std::string* out, std::string_view type, std::string_view member,
                  int64_t unix_ms) {
   out->append("{\"type\":\"").append(type).append("\",\"timestamp\":");
@@ -33,7 +33,7 @@ void AppendResult(std::string* out, const JsonValue& bundle, int64_t unix_ms) {
 void AppendKernelError(std::string* out, const JsonValue& content, int64_t unix_ms) {
   AppendTextEvent(out, "status", "error", unix_ms);
   BeginObject(out, "error", "error", unix_ms);
-  // tslab says only that there was one, and prints it; clients ask for a name.
+  // tslab's error has no name; tslab prints the error instead. Clients expect a name.
   const std::string_view name = content.Find("ename").text();
   out->append("{\"ename\":");
   AppendJsonString(out, name.empty() ? "Error" : name);

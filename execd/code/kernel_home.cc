@@ -20,7 +20,7 @@ namespace {
 constexpr const char* kParent = "/dev/shm";
 constexpr const char* kConnectionFile = "connection.json";
 constexpr std::string_view kSockets = "socket";
-// Between the base and the number: most kernels write it as Jupyter's own do, some as for TCP.
+// Separator between base and number: most kernels use that of Jupyter, some that of TCP addresses.
 constexpr char kMarks[] = {'-', ':'};
 
 std::string SocketName(char mark, int number) {
@@ -79,13 +79,13 @@ Result<UniqueFd> KernelHome::Connect(int number) const {
   if (!file) return FailSys("open the kernel's socket");
   struct stat info;
   if (::fstat(file.get(), &info) != 0) return FailSys("fstat the kernel's socket");
-  // A link, or another user's socket, could only be somebody's attempt to have us speak to others.
+  // A link, or a socket of another user, could make execd talk to another program.
   if (!S_ISSOCK(info.st_mode) || info.st_uid != user_->uid) {
     return Fail(Code::kPermissionDenied, "what is there is no socket of the kernel's");
   }
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return FailSys("socket");
-  // The socket that was looked at, whatever its name has come to mean.
+  // Connects to the inode that was checked, even if its name now means another file.
   ATOLL_ASSIGN(const sockaddr_un address, UnixAddress(sys::FdPath(file.get())));
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return FailSys("connect to the kernel");

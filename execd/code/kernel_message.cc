@@ -12,7 +12,7 @@ namespace atl::execd {
 namespace {
 
 constexpr std::string_view kDelimiter = "<IDS|MSG>";
-// Headers are a few hundred bytes.
+// Limit on a header, which usually has a few hundred bytes.
 constexpr size_t kMaxHeader = 64 << 10;
 
 tl::unexpected<Error> Malformed(std::string_view what) {

@@ -27,7 +27,7 @@ Result<KernelPorts> KernelPorts::Reserve() {
 
 Result<UniqueFd> ConnectLoopback(uint16_t port) {
   ATOLL_ASSIGN(UniqueFd fd, OpenTcpSocket());
-  // A run is a few small messages each way.
+  // No delay, because a run is a few small messages in each direction.
   const int on = 1;
   static_cast<void>(::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on));
   const sockaddr_in address = LoopbackAddress(port);

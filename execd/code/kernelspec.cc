@@ -24,7 +24,7 @@ void AddDataDirectory(std::vector<std::string>* paths, std::string_view director
   }
 }
 
-// Each part between colons.
+// Calls `use` for each part between colons.
 template <typename Use>
 void EachPart(const char* list, const Use& use) {
   std::string_view rest = list ? list : "";
@@ -35,12 +35,12 @@ void EachPart(const char* list, const Use& use) {
   }
 }
 
-// Names of the kernels in a directory, sorted; none if it is not there.
+// Returns the sorted names of kernels in a directory; none if the directory does not exist.
 std::vector<std::string> KernelNames(const std::string& directory, size_t limit) {
   std::vector<std::string> names;
   const auto fd = sys::Open(directory, O_RDONLY | O_DIRECTORY);
   if (!fd) return names;
-  // What was read before an error counts.
+  // An error is ignored; the names read before it are used.
   static_cast<void>(sys::EachName(fd->get(), [&names, limit](const char* name) {
     names.emplace_back(name);
     return names.size() < limit;
@@ -89,7 +89,7 @@ Result<Kernelspec> FindKernelspec(std::string_view language, const Environment& 
   for (const std::string& directory : KernelspecPaths(env, home)) {
     if (names.size() >= kMaxSpecs) break;
     for (std::string& name : KernelNames(directory, kMaxSpecs - names.size())) {
-      // A kernel of an earlier place stands before one of the same name.
+      // An earlier directory takes precedence for a name.
       if (names.contains(name)) continue;
       const std::string kernel = directory + "/" + name;
       auto text = ReadSmallFile(kernel + "/kernel.json", kMaxSpecFile);

@@ -7,8 +7,8 @@
 namespace atl::execd {
 namespace {
 
-// Kernels that are known for it, by the module of Python that they are started as: every release
-// of ipykernel, and what is made with it.
+// Kernels that support "ipc", by the Python module that starts them: every release of ipykernel,
+// and kernels based on it.
 constexpr std::string_view kIpcModules[] = {"ipykernel_launcher", "ipykernel", "bash_kernel"};
 
 bool IsIpcModule(const std::vector<std::string>& argv) {

@@ -12,20 +12,22 @@
 namespace atl::execd {
 namespace {
 
-// For so long nobody has used more than this part of a processor: the sandbox rests. Longer than
-// the zygote waits for it (REST_SECONDS): what that imports then is there before.
+// The sandbox is idle if it has used less than this share of a CPU for this time. The time is
+// longer than the zygote's own wait (REST_SECONDS), so that the zygote has imported its modules
+// before a spare is forked.
 constexpr int64_t kRestUs = 700'000;
 constexpr int64_t kRestShare = 10;
-// It has 20 MiB of its own; the rest is for who works.
+// Memory that must be free for a spare. The spare itself uses 20 MiB; the rest is left to programs.
 constexpr int64_t kSpareRoom = 256 << 20;
 
-// Run by the kernel with `score`. Its name tells whoever looks at the processes what it is.
+// Python that the spare runs, with `score`. Its process name identifies it as a spare.
 constexpr std::string_view kPark = R"(
 for file, text in ('comm', 'kernel-spare'), ('oom_score_adj', score):
     with open('/proc/self/' + file, 'w') as out:
         out.write(text)
 )";
-// With `score` and `cwd`: what a kernel knows of how it was started. IPython keeps its directories.
+// Python that a claimed spare runs, with `score` and `cwd`. Undoes what the kernel knows of its
+// start. IPython keeps its directories.
 constexpr std::string_view kClaim = R"(
 import os, sys
 from IPython import get_ipython
@@ -38,10 +40,10 @@ for file, text in ('comm', os.path.basename(sys.executable)), ('oom_score_adj', 
     with open('/proc/self/' + file, 'w') as out:
         out.write(text)
 )";
-// Before everything else.
+// The OOM killer takes a process with this score first.
 constexpr std::string_view kParkedScore = "1000";
 
-// An expression whose value is None and that leaves no name behind.
+// Returns an expression whose value is None and that defines no name.
 std::string Unseen(std::string_view program, std::string_view score, std::string_view cwd) {
   std::string code = "exec(";
   AppendJsonString(&code, program);
@@ -116,7 +118,8 @@ Kernel::Callbacks Spare::Awaiting(std::function<void()> on_ready) {
   callbacks.on_ready = std::move(on_ready);
   callbacks.on_reply = callbacks.on_output = [](const KernelMessage&) {};
   callbacks.on_left_out = [] {};
-  // Another is made with the next context: what ends this one would end that one, too.
+  // The next context makes another spare. It is not replaced now, because the same cause would end
+  // the next spare, too.
   callbacks.on_end = [this](const std::string& reason) {
     Drop();
     Tell(Fail(Code::kUnavailable, reason));
@@ -128,7 +131,7 @@ void Spare::Tell(const Status& status) {
   for (const Then& then : std::exchange(waiting_, {})) then(status);
 }
 
-// Not now: it may be the kernel that calls.
+// Destroyed after this turn, because the kernel may be the caller.
 void Spare::Drop() {
   parked_ = false;
   if (kernel_) core_.loop.Post([kernel = std::shared_ptr<Kernel>(std::move(kernel_))] {});
@@ -139,7 +142,7 @@ std::unique_ptr<Kernel> Spare::Claim(const Kernelspec& spec, const std::string& 
                                      Kernel::Callbacks* callbacks) {
   if (!parked_ || spec.argv != argv_) return nullptr;
   if (Kernel::EnvironmentFor(core_, spec).entries() != env_) return nullptr;
-  // Else there is an error to be told.
+  // Returns null, so that the ordinary start of a kernel reports the error.
   if (!OpenDirectory(cwd, core_.user)) return nullptr;
   parked_ = false;
   kernel_->Yields(false);

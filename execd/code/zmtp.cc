@@ -8,7 +8,7 @@ namespace {
 constexpr size_t kGreetingSize = 64;
 constexpr size_t kMechanismAt = 12, kMechanismSize = 20;
 constexpr uint8_t kMore = 1, kLong = 2, kCommand = 4;
-// What a frame costs beside its bytes: its string.
+// Memory of a frame besides its bytes: its string.
 constexpr size_t kFrameCost = sizeof(std::string);
 
 void AppendBigEndian(std::string* out, uint64_t value, int bytes) {
@@ -32,7 +32,7 @@ tl::unexpected<Error> Violation(std::string_view what) {
   return Fail(Code::kInvalidArgument, "zmtp: " + std::string(what));
 }
 
-// `text`, of as many bytes as the number in its first `digits` says, cut off from `*rest`.
+// Removes `text` from `*rest`. The number in its first `digits` bytes is the size of `text`.
 bool TakeCounted(std::string_view* rest, size_t digits, std::string_view* text) {
   if (rest->size() < digits) return false;
   const uint64_t size = BigEndian(rest->substr(0, digits));
@@ -73,7 +73,7 @@ Status ZmtpReader::Feed(std::string_view bytes, const Sink& sink) {
       head_.push_back(bytes.front());
       bytes.remove_prefix(1);
       ATOLL_TRY(TakeHead());
-      // An empty body is there already.
+      // An empty body is complete already.
       if (in_frame_ && left_ == 0) ATOLL_TRY(TakeBody(&bytes, sink));
     } else {
       ATOLL_TRY(TakeBody(&bytes, sink));
@@ -82,8 +82,8 @@ Status ZmtpReader::Feed(std::string_view bytes, const Sink& sink) {
   return {};
 }
 
-// As much as has come is checked at once: a peer that speaks something else is found out by its
-// first bytes, not by waiting for 64 of them.
+// Checks every byte as it arrives. So a peer that speaks another protocol is detected by its first
+// bytes, without a wait for all 64.
 Status ZmtpReader::TakeGreeting() {
   if (head_[0] != '\xFF' || (head_.size() > 9 && (head_[9] & 1) == 0)) {
     return Violation("no greeting");
@@ -135,7 +135,7 @@ Status ZmtpReader::TakeBody(std::string_view* bytes, const Sink& sink) {
   if (command) {
     command_.append(piece);
   } else if (!message_.oversized) {
-    // Of all streams together there is no more room: this one's message is what does not fit.
+    // The limit on all streams together is reached, so this stream's message is skipped.
     if (g_held + piece.size() > kMaxHeld) {
       PassOver();
     } else {
@@ -162,7 +162,8 @@ Status ZmtpReader::TakeCommand(std::string_view body) {
   std::string_view name;
   if (!TakeCounted(&body, 1, &name)) return Violation("malformed command");
   if (name == "ERROR") return Violation("the peer refuses: " + std::string(body.substr(0, 256)));
-  if (state_ == State::kMessages) return {};  // of later versions; none that we asked for
+  if (state_ == State::kMessages)
+    return {};  // commands of later versions, which were not requested
   if (name != "READY") return Violation("no READY");
   return TakeReady(body);
 }

@@ -24,16 +24,16 @@ constexpr std::string_view kProgram =
 #include "execd/code/zygote.inc"
     ;
 
-// How every kernelspec of IPython's kernel ends, and nobody else's.
+// End of argv in every kernelspec of IPython's kernel, and in no other.
 constexpr std::array<std::string_view, 4> kLauncher = {"-m", "ipykernel_launcher", "-f",
                                                        "{connection_file}"};
-// Its imports on a busy host, and a fork; then it hangs.
+// Enough for the imports on a busy host, and a fork. Then the zygote counts as hung.
 constexpr int64_t kBirthUs = 20'000'000;
-// It is itself some 60 MiB, and 110 with the libraries; else what shares its memory would be less
-// than what it takes.
+// Memory that must be free. A zygote needs 60 MiB, or 110 with the libraries. With less free memory
+// it would cost more than its kernels save.
 constexpr int64_t kRoom = 128 << 20, kLibrariesRoom = 512 << 20;
 
-// Empty if the kernelspec is of another kernel.
+// Returns empty for other kernels.
 std::vector<std::string> ZygoteArgv(const Kernelspec& spec) {
   if (spec.interrupt_by_message || spec.argv.size() <= kLauncher.size()) return {};
   const auto tail = spec.argv.end() - static_cast<std::ptrdiff_t>(kLauncher.size());
@@ -43,7 +43,7 @@ std::vector<std::string> ZygoteArgv(const Kernelspec& spec) {
   return argv;
 }
 
-// Who has sent the one byte that is there.
+// Reads one byte and returns the credentials of its sender.
 Result<ucred> Sender(int socket) {
   char byte;
   iovec part{&byte, 1};
@@ -110,7 +110,7 @@ Status Zygote::Prepare(const Kernelspec& spec, const Environment& env) {
 
 Status Zygote::Start(std::vector<std::string> argv, const Environment& env) {
   ATOLL_ASSIGN(sys::SocketPair pair, sys::UnixPair(SOCK_SEQPACKET));
-  // It need not take what we say.
+  // Non-blocking, because the zygote may refuse to read.
   if (::fcntl(pair.a.get(), F_SETFL, O_NONBLOCK) != 0) return FailSys("fcntl O_NONBLOCK");
   ATOLL_ASSIGN(const UniqueFd program, Program());
   ATOLL_ASSIGN(const UniqueFd null, OpenNull());
@@ -123,24 +123,24 @@ Status Zygote::Start(std::vector<std::string> argv, const Environment& env) {
   process.stdio[1] = process.stdio[2] = null.get();
   process.report = pair.b.get();
   ATOLL_ASSIGN(job_, Job::Start(&core_, std::move(process), 0, [this](const JobExit& exit) {
-                 // One that was killed in between is made again.
+                 // A zygote that was killed after its first kernel is started again.
                  given_up_ = !proven_;
                  if (given_up_) {
                    LogLine(LogLevel::kWarning, "kernels start the ordinary way")
                        .Add("zygote", exit.Describe());
                  }
-                 // Not now: it is the job that calls.
+                 // Destroyed after this turn, because the job is the caller.
                  core_.loop.Post([job = std::shared_ptr<Job>(std::move(job_))] {});
                  control_.reset();
                }));
-  // What is half born goes with it.
+  // Incomplete forks are killed with the zygote.
   job_->EndWhole();
   control_ = std::move(pair.a);
   proven_ = false;
   return {};
 }
 
-// The sockets of its births are closed by its end.
+// Its end closes the sockets of pending forks.
 void Zygote::Stop() {
   job_.reset();
   control_.reset();

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kFiles = static_cast<int>(wire::ExecdAccount::kCount);
 
-// Kernel files of a few lines; empty if there is nothing to read.
+// Reads a kernel file of a few lines; returns empty if there is nothing to read.
 std::string_view Read(int fd, char* buffer, size_t size) {
   const ssize_t n = ::pread(fd, buffer, size, 0);
   return n > 0 ? std::string_view(buffer, static_cast<size_t>(n)) : std::string_view();

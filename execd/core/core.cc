@@ -29,7 +29,7 @@ Result<UniqueFd> OpenPath(int dirfd, const std::string& path) {
 
 Environment Core::CommandEnvironment(const std::vector<std::pair<std::string, std::string>>& extra,
                                      const Identity& who) const {
-  TouchEnvsFile();  // of a command that is there before the loop has come to it
+  TouchEnvsFile();  // the command may come before the loop runs the posted call
   Environment out = env;
   if (!home_given && who.uid != user.uid) out.Set("HOME", who.home);
   const char* file = env.Get("EXECD_ENVS");
@@ -43,7 +43,7 @@ void Core::TouchEnvsFile() const {
   const char* named = env.Get("EXECD_ENVS");
   const std::string path = named ? named : "";
   struct stat info;
-  if (::stat(path.c_str(), &info) == 0) return;  // of the image, or of every root
+  if (::stat(path.c_str(), &info) == 0) return;  // the image or the root has it already
   const size_t slash = path.rfind('/');
   if (path.empty() || path[0] != '/' || slash + 1 == path.size()) return;
   const auto directory = MakeDirectory(slash == 0 ? "/" : path.substr(0, slash), user);
@@ -78,7 +78,7 @@ void Core::Reap() {
     if (pid <= 0) break;
     any = true;
     const auto found = children_.find(pid);
-    if (found == children_.end()) continue;  // an orphan that was left to us
+    if (found == children_.end()) continue;  // an orphan
     OnExit on_exit = std::move(found->second);
     children_.erase(found);
     on_exit(status);
@@ -114,7 +114,7 @@ Result<UniqueFd> OpenNull() {
   auto null = sys::Open("/dev/null", O_RDWR | O_NOCTTY | O_NONBLOCK);
   struct stat info;
   if (null && ::fstat(null->get(), &info) == 0 && S_ISCHR(info.st_mode)) return null;
-  // Reads give end of file at once.
+  // A read from it returns the end of file at once.
   ATOLL_ASSIGN(sys::Pipe pipe, sys::MakePipe());
   return std::move(pipe.read);
 }

@@ -14,9 +14,9 @@ namespace atl::execd {
 namespace {
 
 constexpr size_t kMaxEnvFile = 1 << 20;
-// Of what a file may add. execve takes no more on any host with the usual stack limit.
+// Limit on the variables of a file. execve accepts no more on any host with the usual stack limit.
 constexpr size_t kMaxVariables = 6 << 20;
-// MAX_ARG_STRLEN of execve(2), with which no program could be started.
+// MAX_ARG_STRLEN of execve(2). No program can be started with a longer PATH.
 constexpr size_t kMaxPathVariable = 128 << 10;
 
 bool NameChar(char c, bool first) {
@@ -31,8 +31,8 @@ std::string_view Trim(std::string_view text) {
   return text.substr(start, text.find_last_not_of(space) - start + 1);
 }
 
-// At `text[at]` == '$': the variable's name, and how many bytes the reference takes; 0 if this is a
-// plain '$'.
+// Parses the reference at `text[at]`, which is '$': returns its size and the variable's name, or 0
+// for a plain '$'.
 size_t Reference(std::string_view text, size_t at, std::string_view* name) {
   size_t i = at + 1;
   if (i < text.size() && text[i] == '{') {
@@ -48,8 +48,8 @@ size_t Reference(std::string_view text, size_t at, std::string_view* name) {
   return i - at;
 }
 
-// $NAME and ${NAME} replaced, an unset one by nothing. Nothing if that is longer than `limit`:
-// many references to a long variable make much of a short text.
+// Replaces $NAME and ${NAME}; an unset variable by nothing. Returns nullopt if the result exceeds
+// `limit`, because many references to a long variable expand a short text enormously.
 std::optional<std::string> Expand(std::string_view text, const Environment& env, size_t limit) {
   std::string out;
   for (size_t i = 0; i < text.size();) {
@@ -67,8 +67,8 @@ std::optional<std::string> Expand(std::string_view text, const Environment& env,
   return out;
 }
 
-// `text[at]` follows the opening quote: what stands before the closing one on this line, decoded;
-// `*close` is where that is.
+// Decodes a quoted string. `text[at]` is the first character after the opening quote. The closing
+// quote must be on the same line; `*close` gets its position.
 std::optional<std::string> ReadDoubleQuoted(std::string_view text, size_t at, size_t* close) {
   constexpr std::string_view kEscapes = "\\\"nrt", kMeant = "\\\"\n\r\t";
   std::string out;
@@ -85,9 +85,9 @@ std::optional<std::string> ReadDoubleQuoted(std::string_view text, size_t at, si
   return std::nullopt;
 }
 
-// The value that begins at `text[at]`; nothing if it is malformed. `*end` is the end of the line on
-// which it ends, if that is known. `*room` is what it may have; 0 after one that is longer: each
-// try costs as much.
+// Reads the value that begins at `text[at]`. Returns nullopt if it is malformed. `*end` gets the
+// end of the line on which it ends, if that is known. `*room` is the remaining size for values. It
+// becomes 0 after a value that exceeds it, because each further attempt would cost as much.
 std::optional<std::string> ReadValue(std::string_view text, size_t at, const Environment& env,
                                      size_t* room, size_t* end) {
   const auto line_end = [text](size_t from) {
@@ -202,7 +202,8 @@ std::vector<std::string> PathCandidates(std::string_view name, const Environment
   const char* set = env.Get("PATH");
   std::string_view path = set ? set : kDefaultPath;
   std::vector<std::string> candidates;
-  // What no kernel would take; a request may have both, and one times the other is much.
+  // The kernel accepts no such name or path. The limits also bound the product of both, which a
+  // hostile request could make large.
   if (name.size() > NAME_MAX || path.size() > kMaxPathVariable) return candidates;
   while (true) {
     const size_t end = path.find(':');
@@ -237,7 +238,7 @@ std::string FindProgram(std::string_view name, const Environment& env) {
 
 namespace {
 
-// Null: no variables.
+// Null `env`: no variables.
 Result<std::string> Expand(std::string_view path, const Environment* env, std::string_view home) {
   if (path.empty()) return Fail(Code::kInvalidArgument, "path is empty");
   if (path.find('\0') != std::string_view::npos) {
@@ -265,7 +266,8 @@ Result<std::string> Expand(std::string_view path, const Environment* env, std::s
     }
     out.append(value);
     i += size;
-    // The kernel takes no longer one, and many references to a long variable make terabytes.
+    // The kernel accepts no longer path, and many references to a long variable would expand to
+    // terabytes.
     if (out.size() >= PATH_MAX) break;
   }
   if (out.size() < PATH_MAX) return out;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kMaxSpares = 4;
 
-// The number behind `key` in a flat keyed file ("oom_kill 3"), 0 if absent.
+// Returns the number after `key` in a flat keyed file ("oom_kill 3"), or 0 if it is absent.
 uint64_t FlatKey(int dir, const char* file, std::string_view key) {
   const auto text = sys::ReadFileAt(dir, file, 4096);
   if (!text) return 0;
@@ -33,9 +33,9 @@ uint64_t FlatKey(int dir, const char* file, std::string_view key) {
   return 0;
 }
 
-// Runtimes read the limit of their own group, and no other (JDK 17): that of the subtree, which
-// holds anyhow. Read again afterwards: when limits change, the spawner writes ours, but we may come
-// later.
+// Copies the subtree's memory limit to the leaf, because runtimes read the limit of their own
+// cgroup only (JDK 17). The limit of the subtree applies anyway. Reads the limit again afterwards:
+// when the limits change, the spawner writes the leaves' limits, and this write may come later.
 void CopyLimit(int root, int leaf) {
   constexpr const char* kFile = "memory.max";
   auto limit = sys::ReadFileAt(root, kFile, 64);
@@ -67,7 +67,8 @@ std::unique_ptr<Leaf> LeafPool::Make() {
     return nullptr;
   }
   leaf->dir = std::move(*dir);
-  // Absent without the memory controller (hybrid hosts): a greedy process then dies alone.
+  // The file does not exist without the memory controller (hybrid hosts). The OOM killer then kills
+  // single processes.
   [[maybe_unused]] const auto grouped = sys::WriteFileAt(leaf->dir.get(), "memory.oom.group", "1");
   CopyLimit(root_, leaf->dir.get());
   return leaf;
@@ -95,7 +96,7 @@ bool LeafPool::Empty(const Leaf& leaf) {
 
 bool LeafPool::HasSeveral(const Leaf& leaf) {
   const auto list = sys::ReadFileAt(leaf.dir.get(), "cgroup.procs", 4096);
-  // The only error is a list that is longer.
+  // The read fails only if the list is longer.
   return !list || std::count(list->begin(), list->end(), '\n') > 1;
 }
 
@@ -114,8 +115,9 @@ void LeafPool::Collect() {
     }
     std::unique_ptr<Leaf> leaf = std::move(returned_[i]);
     returned_.erase(returned_.begin() + static_cast<std::ptrdiff_t>(i));
-    // Seen on 6.18: what is cloned into a group that was killed once is killed at birth, because
-    // the fork compares the kill count of its parent's group with that of its own.
+    // A killed leaf is not used again. On 6.18 a child cloned into a cgroup that was killed once is
+    // killed at birth, because the fork compares the kill count of its parent's cgroup with that of
+    // its own.
     if (spares_.size() < kMaxSpares && !leaf->killed) {
       leaf->oom_kills_before = LeafPool::OomKillsIn(leaf->dir.get());
       spares_.push_back(std::move(leaf));
@@ -126,8 +128,8 @@ void LeafPool::Collect() {
   }
 }
 
-// The last process of a leaf need not be a child of ours: an adopted process may be reaped by a
-// subreaper inside. So look again from time to time as long as anything is out.
+// Polls returned leaves while there are any: the last process of a leaf may be no child of execd,
+// because a subreaper in the sandbox may have adopted it.
 void LeafPool::Watch() {
   if (timer_ || returned_.empty()) return;
   timer_ = true;

@@ -19,7 +19,7 @@ std::optional<int64_t> KeyNumber(std::string_view text, std::string_view key) {
     const size_t end = std::min(text.find('\n', at), text.size());
     std::string_view line = text.substr(at, end - at);
     at = end + 1;
-    // "oom_kill" is no "oom_kill_disable".
+    // "oom_kill" must not match "oom_kill_disable".
     if (!line.starts_with(key) || line.size() == key.size()) continue;
     if (key.back() != ':' && line[key.size()] != ' ') continue;
     line.remove_prefix(key.size());

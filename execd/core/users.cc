@@ -19,7 +19,7 @@ std::optional<uint32_t> ParseId(std::string_view text) {
   uint32_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (text.empty() || error != std::errc() || end != text.data() + text.size()) return {};
-  // (uid_t)-1 means "leave as it is" to setresuid and chown.
+  // (uid_t)-1 means "unchanged" in setresuid and chown.
   if (value == 0xFFFFFFFFU) return {};
   return value;
 }
@@ -31,7 +31,7 @@ constexpr size_t kMaxGroups = 1024;
 constexpr const char* kPasswd = "/etc/passwd";
 constexpr const char* kGroup = "/etc/group";
 
-// The next field up to `separator`, removed from `rest`.
+// Removes the next field up to `separator` from `rest` and returns it.
 std::string_view Field(std::string_view* rest, char separator) {
   const size_t end = rest->find(separator);
   const std::string_view field = rest->substr(0, end);
@@ -85,7 +85,7 @@ void EachLine(std::string_view text, F f) {
   }
 }
 
-// Fills name, home and gid from the entry of the uid or of the name. False if there is none.
+// Fills name, home and gid from the entry of the uid or the name. Returns false if there is none.
 bool FillFromPasswd(std::optional<uint32_t> uid, std::string_view name, Identity* identity) {
   const std::string text = ReadTable(kPasswd);
   bool found = false;
@@ -217,7 +217,7 @@ void NameTable::Refresh() {
 const std::string& NameTable::Name(Table* table, uint32_t id) {
   const auto found = table->by_id.find(id);
   if (found != table->by_id.end()) return found->second;
-  // Bounded: a tree with a different owner for each file must not fill our memory.
+  // Not cached, because a tree with a different owner for each file must not fill execd's memory.
   static std::string number;
   number = std::to_string(id);
   return number;
@@ -247,13 +247,13 @@ Result<gid_t> NameTable::GroupId(std::string_view name) {
 }
 
 namespace {
-// A scope inside another one changes nothing: there is one identity for files at a time.
+// True while a FileIdentity exists. A nested one changes nothing.
 bool g_switched = false;
 }  // namespace
 
 bool CanBe(const Identity& identity) {
   constexpr auto kUnchanged = static_cast<uid_t>(-1);
-  // They return what was before, whether or not it has changed.
+  // These calls return the previous id whether or not they succeed, so the result is read back.
   ::setfsgid(identity.gid);
   ::setfsuid(identity.uid);
   const bool can = static_cast<uid_t>(::setfsuid(kUnchanged)) == identity.uid &&
@@ -263,7 +263,7 @@ bool CanBe(const Identity& identity) {
   return can;
 }
 
-// The raw calls: the C library's setgroups would signal every thread.
+// Raw system calls, because the C library's setgroups would signal every thread.
 FileIdentity::FileIdentity(const Identity& identity)
     : switched_((identity.uid != 0 || identity.gid != 0) && !g_switched) {
   if (!switched_) return;

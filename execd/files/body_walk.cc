@@ -9,7 +9,7 @@ struct Walk {
   explicit Walk(JsonDocument parsed) : document(std::move(parsed)), at(document.root().first()) {}
   JsonDocument document;
   JsonValue at;
-  EachMember check, each;  // the first is empty when all have passed it
+  EachMember check, each;  // `check` is empty once all members have passed it
   std::function<void(const Status&)> done;
 
   bool Step() {
@@ -51,12 +51,12 @@ void ForEachInBody(EventLoop* loop, const std::shared_ptr<Exchange>& exchange, J
       return;
     }
     auto walk = std::make_shared<Walk>(std::move(*document));
-    // The document has moved: its values point to it.
+    // Set again after the document has moved, because values point to it.
     walk->at = walk->document.root().first();
     walk->check = check;
     walk->each = each;
     walk->done = [done, hold = x->shared_from_this()](const Status& status) { done(status); };
-    // Most bodies hold a handful: done before this returns.
+    // Most bodies have few members and are done before this returns.
     if (walk->Step()) loop->Slice([walk] { return walk->Step(); });
   });
 }

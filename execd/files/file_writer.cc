@@ -11,7 +11,8 @@
 namespace atl::execd {
 namespace {
 
-// Writeback starts this often, so that a large upload does not end in one long stall.
+// Interval of bytes at which writeback starts, so that a large upload does not end in one long
+// stall.
 constexpr uint64_t kFlushEvery = 8 << 20;
 
 }  // namespace
@@ -37,8 +38,8 @@ Result<std::unique_ptr<FileWriter>> FileWriter::Open(Core* core, Actor actor,
   if (writer->existed_ && !S_ISREG(before.st_mode) && !S_ISLNK(before.st_mode)) {
     return Fail(Code::kInvalidArgument, "'" + path + "': exists and is not a regular file");
   }
-  // The kernel's answer, by the present identity. Not by opening it, which copies a file of a lower
-  // layer up.
+  // Asks the kernel with the current identity. Opening the file would copy a file of a lower layer
+  // up.
   if (writer->existed_ && S_ISREG(before.st_mode) &&
       ::faccessat(writer->place_.dir.get(), writer->place_.name.c_str(), W_OK, AT_EACCESS) != 0) {
     return FailSys("write " + path);
@@ -83,13 +84,13 @@ Status FileWriter::Write(std::string_view bytes) {
   return {};
 }
 
-// The temporary file's content into the file itself.
+// Copies the temporary file's content into the file itself.
 Status FileWriter::CopyInPlace() {
   const UniqueFd from = std::move(file_);
   struct stat info;
   auto target = OpenRegular(path_, O_WRONLY | O_TRUNC, &info);
   if (!target && target.error().error_number() == ENOENT) {
-    // A link to nowhere: made where it points to.
+    // A dangling link: creates the file that it points to.
     target = OpenNoMagic(path_, O_WRONLY | O_CREAT | O_NONBLOCK | O_NOCTTY, 0644);
   }
   if (!target) return Fail(std::move(target).error());
@@ -105,9 +106,10 @@ Status FileWriter::CopyInPlace() {
   return {};
 }
 
-// Swaps the two names and removes the old content: as atomic as a rename over it, for which ext4
-// would first start to write the new content to the disk (auto_da_alloc; measured: p50 0.22 instead
-// of 0.37 ms, p99 0.34 instead of 4.3 ms). False if this cannot be done here.
+// Swaps the two names and removes the old content. This is as atomic as a rename over the old file.
+// But before such a rename ext4 would start to write the new content to the disk (auto_da_alloc;
+// measured: p50 0.22 instead of 0.37 ms, p99 0.34 instead of 4.3 ms). Returns false if the file
+// system does not support it.
 Result<bool> FileWriter::Exchange() {
   const auto swap = [this] {
     return ::renameat2(place_.dir.get(), temporary_.c_str(), place_.dir.get(), place_.name.c_str(),
@@ -118,7 +120,7 @@ Result<bool> FileWriter::Exchange() {
     temporary_.clear();
     return true;
   }
-  // A directory has taken the old file's place meanwhile.
+  // A directory has replaced the old file meanwhile.
   const Error error = SysError("replace " + path_);
   swap();
   return Fail(error);
@@ -131,7 +133,7 @@ Status FileWriter::Commit(const Permission& permission) {
     return ApplyPermission(file_.get(), permission);
   }
   if (existed_) {
-    // Not being allowed to give a file to its former owner is no reason to refuse the content.
+    // The content is kept even if the user may not give the file to its former owner.
     struct stat now;
     if (::fstat(file_.get(), &now) == 0 &&
         (now.st_uid != before_.st_uid || now.st_gid != before_.st_gid) &&
@@ -141,8 +143,8 @@ Status FileWriter::Commit(const Permission& permission) {
     if (::fchmod(file_.get(), before_.st_mode & 07777) != 0) return FailSys("chmod " + path_);
   }
   ATOLL_TRY(ApplyPermission(file_.get(), permission));
-  // What has changed since the sandbox began is in its own upper layer; a file of a lower one would
-  // be copied up to be exchanged, and needs nothing but the rename.
+  // A file changed since the sandbox began is in the sandbox's own upper layer. A file of a lower
+  // layer would be copied up for the swap, so a rename is cheaper.
   if (existed_ && before_.st_ctim.tv_sec >= core_.started_at) {
     ATOLL_ASSIGN(const bool exchanged, Exchange());
     if (exchanged) return {};

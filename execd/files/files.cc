@@ -23,14 +23,14 @@ const char* TypeName(mode_t mode) {
   return "other";
 }
 
-// 0755 as the number 755.
+// Converts 0755 to the number 755.
 int64_t SpellOctal(mode_t mode) {
   int64_t out = 0;
   for (int shift = 9; shift >= 0; shift -= 3) out = out * 10 + ((mode >> shift) & 7);
   return out;
 }
 
-// One answer in progress; holds itself by the slices and the exchange's callbacks.
+// One answer in progress. The slices and the exchange's callbacks keep it alive.
 class Production : public std::enable_shared_from_this<Production> {
  public:
   Production(EventLoop* loop, std::shared_ptr<Exchange> exchange,
@@ -57,7 +57,7 @@ class Production : public std::enable_shared_from_this<Production> {
     });
   }
 
-  // True while it wants to be called again right away.
+  // Returns true if it must be called again at once.
   bool Step() {
     if (!producer_) return false;
     const int64_t end = MonotonicMicros() + kSliceUs;
@@ -145,8 +145,9 @@ Result<Place> FindPlace(const std::string& absolute_path) {
 }
 
 Result<UniqueFd> OpenRegular(const std::string& path, int flags, struct stat* info) {
-  // First by O_PATH, which has no side effects on devices and FIFOs (opening some does things, and
-  // O_TRUNC would). The name may lead elsewhere the second time: checked again.
+  // Opens by O_PATH first, which has no side effects on devices and FIFOs; opening some devices
+  // does, and so would O_TRUNC. The name may mean another file the second time, so the type is
+  // checked again.
   ATOLL_ASSIGN(const UniqueFd look, OpenNoMagic(path, O_PATH));
   if (::fstat(look.get(), info) != 0) return FailSys("fstat " + path);
   UniqueFd file;
@@ -176,7 +177,7 @@ void AppendFileInfo(std::string* out, NameTable* names, std::string_view path,
   AppendJsonInteger(out, info.st_size);
   out->append(",\"modified_at\":");
   AppendJsonTime(out, info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
-  // Upstream's choice: the inode's change time.
+  // The inode's change time, as in upstream.
   out->append(",\"created_at\":");
   AppendJsonTime(out, info.st_ctim.tv_sec, info.st_ctim.tv_nsec);
   out->append(",\"owner\":");
@@ -227,7 +228,8 @@ Status ApplyOwner(int fd, const Permission& permission) {
 Status ApplyPermission(int fd, const Permission& permission) {
   ATOLL_TRY(ApplyOwner(fd, permission));
   if (permission.mode == 0) return {};
-  // After chown, which clears set-id bits. By name: chmod of an O_PATH descriptor is only in 6.6.
+  // After chown, which clears set-id bits. By name, because chmod of an O_PATH descriptor needs
+  // Linux 6.6.
   const std::string name = sys::FdPath(fd);
   if (::chmod(name.c_str(), permission.mode) != 0) return FailSys("chmod");
   return {};
@@ -247,7 +249,7 @@ void RunProducer(EventLoop* loop, const std::shared_ptr<Exchange>& exchange,
 }
 
 void FileRoutes::Info(const Ptr& exchange, const Actor& actor) {
-  // As ourselves: names are the sandbox's, whoever asks.
+  // Runs with execd's identity, because names come from the sandbox's files, whoever asks.
   core_.names.Refresh();
   const FileIdentity as(*actor);
   std::string body = "{";
@@ -276,7 +278,7 @@ void FileRoutes::Delete(const Ptr& exchange, const Actor& actor) {
     const auto place = path ? FindPlace(AbsolutePath(core_, *path)) : Fail(path.error());
     Status status;
     if (!place) {
-      // What is not there need not be deleted.
+      // A missing file needs no deletion.
       if (place.error().code() == Code::kNotFound) continue;
       status = Fail(place.error());
     } else if (::unlinkat(place->dir.get(), place->name.c_str(), 0) != 0 && errno != ENOENT) {
@@ -348,10 +350,10 @@ void FileRoutes::Move(const Ptr& exchange, const Actor& actor) {
         const size_t slash = to.rfind('/');
         ATOLL_ASSIGN(const UniqueFd parent,
                      MakeDirectory(slash == 0 ? "/" : to.substr(0, slash), *actor));
-        // One step, so that a destination that appears in between is not overwritten either.
+        // One system call, so that a destination that appears meanwhile is not overwritten.
         if (::renameat2(from.dir.get(), from.name.c_str(), parent.get(), to.c_str() + slash + 1,
                         RENAME_NOREPLACE) != 0) {
-          // A missing source is the only kNotFound that clients hear of.
+          // kNotFound is reserved for a missing source.
           Error error = SysError("move " + src + " to " + dest);
           return Fail(Code::kFailedPrecondition, error.message());
         }

@@ -1,4 +1,4 @@
-// The routes that read or rewrite one file's content: download and replace.
+// Routes that read or rewrite the content of one file: download and replace.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -31,7 +31,8 @@ std::string HttpDate(time_t when) {
   return n > 0 && n < static_cast<int>(sizeof text) ? text : std::string();
 }
 
-// "Sun, 06 Nov 1994 08:49:37 GMT", the one form that RFC 9110 lets anybody send. Absent for others.
+// Parses "Sun, 06 Nov 1994 08:49:37 GMT", the only form that RFC 9110 lets senders generate.
+// Returns nullopt for others.
 std::optional<time_t> ParseHttpDate(const std::string& text) {
   if (text.size() != 29) return {};
   tm utc{};
@@ -58,7 +59,7 @@ std::string ContentDisposition(std::string_view name) {
   bool plain = true;
   for (const char c : name) plain &= c >= ' ' && c <= '~' && c != '"' && c != '\\';
   if (plain) return "attachment; filename=\"" + std::string(name) + "\"";
-  // RFC 5987.
+  // The file name is encoded as in RFC 5987.
   std::string out = "attachment; filename*=UTF-8''";
   static constexpr char kHex[] = "0123456789ABCDEF";
   for (const char c : name) {
@@ -79,7 +80,7 @@ std::string ContentDisposition(std::string_view name) {
 struct Range {
   uint64_t first, length;
 };
-// The first range of "bytes=…"; absent if it is malformed or outside of the file.
+// Parses the first range of "bytes=…". Returns nullopt if it is malformed or outside the file.
 std::optional<Range> ParseRange(std::string_view text, uint64_t size) {
   if (!text.starts_with("bytes=")) return {};
   text.remove_prefix(6);
@@ -109,7 +110,7 @@ std::optional<Range> ParseRange(std::string_view text, uint64_t size) {
   return Range{*low, last - *low + 1};
 }
 
-// What RFC 9110 section 13 makes of the request's conditions: 0 to go on, 304 or 412.
+// Evaluates the request's conditions (RFC 9110 section 13). Returns 0 to continue, 304 or 412.
 int CheckConditions(const http::Head& head, time_t modified) {
   if (const std::string* text = head.Find("if-unmodified-since")) {
     const auto since = ParseHttpDate(*text);
@@ -122,7 +123,7 @@ int CheckConditions(const http::Head& head, time_t modified) {
   return 0;
 }
 
-// Replaces every occurrence of `old` in one file, reading it in parts, whatever its size.
+// Replaces every occurrence of `old` in one file of any size. Reads the file in parts.
 class Replacement {
  public:
   static constexpr size_t kPart = 256 << 10;
@@ -135,7 +136,7 @@ class Replacement {
         to_(std::move(to)) {}
 
   int64_t count() const { return count_; }
-  // False when done.
+  // Returns false at the end.
   Result<bool> Step() {
     const FileIdentity as(*actor_);
     if (!file_) {
@@ -163,15 +164,15 @@ class Replacement {
     size_t at = 0;
     for (size_t found = pending_.find(from_); found != std::string::npos;
          found = pending_.find(from_, at)) {
-      // A file without a match is not written at all. The first match may come late: what went by
-      // until then is read again.
+      // A file without a match is not written. The part before the first match is read a second
+      // time.
       if (!writer_) ATOLL_TRY(BeginWriting());
       ATOLL_TRY(Put(std::string_view(pending_).substr(at, found - at)));
       ATOLL_TRY(Put(to_));
       at = found + from_.size();
       ++count_;
     }
-    // A match may begin in what is kept.
+    // Kept, because a match may begin in it.
     const size_t keep = last ? 0 : std::min(pending_.size() - at, from_.size() - 1);
     const size_t end = pending_.size() - keep;
     ATOLL_TRY(Put(std::string_view(pending_).substr(at, end - at)));
@@ -216,7 +217,7 @@ class Replacement {
   std::unique_ptr<FileWriter> writer_;
 };
 
-// All members of a replace request, one after the other.
+// All members of a replace request, in sequence.
 class ReplaceRequest {
  public:
   ReplaceRequest(Core* core, std::shared_ptr<Exchange> exchange, Actor actor, JsonDocument document,
@@ -230,7 +231,7 @@ class ReplaceRequest {
     body_ = "{";
   }
 
-  // All members are checked before the first file is touched.
+  // Checks all members before the first file is changed.
   Status Check() const {
     for (JsonValue m = document_.root().first(); m.present(); m = m.next()) {
       auto from = TextMember(m, "old"), to = TextMember(m, "new");

@@ -1,4 +1,4 @@
-// GET /files/download with offset or limit: lines of a file instead of its bytes.
+// GET /files/download with offset or limit: sends lines of a file instead of its bytes.
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,8 +18,8 @@ struct LineRange {
   int64_t last = std::numeric_limits<int64_t>::max();
 };
 
-// Passes on the wanted lines with "\n" between them. As with OpenSandbox's own execd, the end of a
-// line ("\n" with any "\r" before it) does not belong to the line, and so the last one has none.
+// Sends the requested lines, separated by "\n". As in OpenSandbox's execd, a line does not include
+// its end ("\n" and any "\r" before it), so nothing follows the last line.
 class LineCutter : public Producer {
  public:
   LineCutter(Actor actor, UniqueFd file, int64_t size, LineRange lines)
@@ -44,7 +44,7 @@ class LineCutter : public Producer {
 
  private:
   static constexpr int64_t kPart = 128 << 10;
-  // So many "\r" that they are nobody's line end; they must not pile up.
+  // Limit on stored "\r". A longer series is no line end.
   static constexpr size_t kMaxHeld = 4096;
 
   bool BeginLine(std::string* out) {
@@ -54,7 +54,7 @@ class LineCutter : public Producer {
     return true;
   }
 
-  // "\r" is held back until it is clear that the line goes on after it.
+  // Stores "\r" until it is clear that the line continues after it.
   void Pass(std::string_view text, std::string* out) {
     const size_t kept = text.find_last_not_of('\r') + 1;
     if (kept > 0) {
@@ -78,7 +78,8 @@ class LineCutter : public Producer {
   bool at_start_ = true;
 };
 
-// 1 or more, or absent from the query; false after an error was answered.
+// Parses a number of at least 1, or an absent one. Answers an error and returns false if it is
+// invalid.
 bool TakeNumber(Exchange* exchange, const char* name, std::optional<int64_t>* number) {
   const std::string* text = exchange->QueryValue(name);
   if (!text || text->empty()) return true;

@@ -1,4 +1,4 @@
-// The routes that walk a tree: list, search, grep, and recursive delete.
+// Routes that walk a tree: list, search, grep, and recursive delete.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -26,8 +26,8 @@ std::string Join(const std::string& root, const std::string& relative) {
   return root == "/" ? root + relative : root + "/" + relative;
 }
 
-// Opens the tree's root and answers the exchange if it cannot. `not_a_directory` is the status for
-// that case; links to directories are followed or refused.
+// Opens the root of a tree. `follow`: links to directories are followed; otherwise they are
+// refused.
 Result<UniqueFd> OpenRoot(const std::string& path, bool follow) {
   ATOLL_ASSIGN(const struct stat info, Attributes(path));
   if (S_ISLNK(info.st_mode) && !follow) {
@@ -41,7 +41,7 @@ Result<UniqueFd> OpenRoot(const std::string& path, bool follow) {
   return sys::OpenAt(dir->get(), ".", O_RDONLY | O_DIRECTORY);
 }
 
-// An array of FileInfo: all entries, or those whose name matches.
+// Produces an array of FileInfo: all entries, or those whose name matches.
 class InfoList : public Producer {
  public:
   InfoList(Core* core, Actor actor, UniqueFd root, std::string path, int max_depth,
@@ -81,7 +81,7 @@ class InfoList : public Producer {
   bool any_ = false;
 };
 
-// One JSON object a line for each matching line of a regular file.
+// Produces one line of JSON for each matching line of a regular file.
 class GrepLines : public Producer {
  public:
   struct Query {
@@ -99,7 +99,8 @@ class GrepLines : public Producer {
     const FileIdentity as(core_.user);
     if (file_) return ReadPart(out);
     if (!walk_.Next(&entry_)) return false;
-    // Bytes beyond what stat says are not read, so procfs files, which say 0, have none.
+    // Reads no more than the size that stat returned. procfs files have size 0, so they are
+    // skipped.
     if (!S_ISREG(entry_.info.st_mode) || entry_.info.st_size == 0) return true;
     if (query_.include && !query_.include->Matches(entry_.name)) return true;
     auto file = sys::OpenAt(walk_.dir(), std::string(entry_.name),
@@ -122,15 +123,15 @@ class GrepLines : public Producer {
     }
   }
 
-  // Looks through complete lines; what follows the last newline waits for the next part. A line
-  // longer than a part is looked at in pieces.
+  // Searches complete lines; the text after the last newline waits for the next part. A line longer
+  // than a part is searched in pieces.
   bool ReadPart(std::string* out) {
     const size_t start = pending_.size();
     const size_t wanted = static_cast<size_t>(std::min<int64_t>(kPart, left_));
     pending_.resize(start + wanted);
     const ssize_t n = wanted == 0 ? 0 : ::read(file_.get(), pending_.data() + start, wanted);
     pending_.resize(start + static_cast<size_t>(std::max<ssize_t>(n, 0)));
-    // Text files have no NUL: the rest of a binary is not worth looking at.
+    // A NUL marks a binary file, whose rest is skipped.
     const bool binary = pending_.find('\0', start) != std::string::npos;
     left_ -= std::max<ssize_t>(n, 0);
     const bool last = n <= 0 || left_ == 0;
@@ -193,7 +194,7 @@ class GrepLines : public Producer {
   std::string pending_;
 };
 
-// Deletes one path after the other.
+// Deletes paths in sequence.
 class Removal : public std::enable_shared_from_this<Removal> {
  public:
   Removal(Core* core, std::shared_ptr<Exchange> exchange, Actor actor)
@@ -203,7 +204,7 @@ class Removal : public std::enable_shared_from_this<Removal> {
     }
   }
 
-  // False when finished and answered.
+  // Returns false once the request is answered.
   bool Step() {
     const FileIdentity as(*actor_);
     const int64_t end = SystemClock().BootMicros() + 3000;
@@ -245,8 +246,8 @@ class Removal : public std::enable_shared_from_this<Removal> {
   std::optional<TreeRemoval> removal_;
 };
 
-// A tree's root from the `path` parameter; answers and returns an invalid fd if that fails. `ours`:
-// the route is none of upstream's.
+// Opens the root of a tree that the `path` parameter names. Answers an error and returns an invalid
+// descriptor on failure. `ours`: the route does not exist in upstream.
 UniqueFd RootOf(Core* core, Exchange* exchange, bool follow, bool ours, std::string* absolute) {
   const std::string* given = exchange->QueryValue("path");
   if (!given || given->empty()) {

@@ -8,7 +8,8 @@ namespace {
 constexpr size_t kMaxAlternatives = 256;
 constexpr size_t kMaxPattern = 4096;
 
-// The character at text[*at], which moves behind it. A byte that is no UTF-8 stands for itself.
+// Returns the character at text[*at] and advances `*at`. A byte that is not UTF-8 counts as a
+// character.
 uint32_t NextChar(std::string_view text, size_t* at) {
   const auto lead = static_cast<unsigned char>(text[*at]);
   const size_t length = lead < 0xC0 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
@@ -25,7 +26,7 @@ uint32_t NextChar(std::string_view text, size_t* at) {
   return value;
 }
 
-// Where the class that opens at `at` ends (its ']'), npos if it does not.
+// Returns the position of the ']' that ends the class at `at`, or npos.
 size_t ClassEnd(std::string_view pattern, size_t at) {
   size_t i = at + 1;
   if (i < pattern.size() && (pattern[i] == '!' || pattern[i] == '^')) ++i;
@@ -81,7 +82,8 @@ bool ElementMatches(std::string_view pattern, size_t* p, std::string_view name, 
   return NextChar(pattern, p) == c;
 }
 
-// Goes back to the latest star only, which is enough, and keeps a hostile pattern at n * m steps.
+// Backtracks to the latest star only. That is sufficient, and bounds a hostile pattern to n * m
+// steps.
 bool MatchesOne(std::string_view pattern, std::string_view name) {
   size_t p = 0, n = 0;
   size_t star = std::string_view::npos, star_name = 0;
@@ -101,7 +103,7 @@ bool MatchesOne(std::string_view pattern, std::string_view name) {
   return p == pattern.size();
 }
 
-// Checks brackets and escapes, and replaces the first {…} by its alternatives, over and over.
+// Checks brackets and escapes, and repeatedly replaces the first {…} by its alternatives.
 Status Expand(std::string pattern, std::vector<std::string>* out) {
   std::vector<std::string> work{std::move(pattern)};
   while (!work.empty()) {

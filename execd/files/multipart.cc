@@ -13,7 +13,8 @@ std::string_view Trim(std::string_view text) {
   return text;
 }
 
-// The value of `name` among "; name=value" parameters, quotes removed. False if it is absent.
+// Finds the value of `name` among "; name=value" parameters and removes quotes. Returns false if it
+// is absent.
 bool Parameter(std::string_view header, std::string_view name, std::string* value) {
   size_t at = header.find(';');
   while (at != std::string_view::npos && at < header.size()) {
@@ -26,7 +27,7 @@ bool Parameter(std::string_view header, std::string_view name, std::string* valu
     while (i < header.size() && header[i] == ' ') ++i;
     if (i < header.size() && header[i] == '"') {
       for (++i; i < header.size() && header[i] != '"'; ++i) {
-        // Only a quote is escaped in practice; a backslash of a Windows path is itself.
+        // Only quotes are escaped in practice; a backslash of a Windows path is literal.
         if (header[i] == '\\' && i + 1 < header.size() && header[i + 1] == '"') ++i;
         out.push_back(header[i]);
       }
@@ -67,7 +68,7 @@ MultipartParser::MultipartParser(std::string boundary, Sink* sink)
       // The first boundary needs no line end before it.
       buffer_("\r\n") {}
 
-// How many bytes at the end may be the beginning of a delimiter.
+// Returns how many bytes at the end may be the start of a delimiter.
 size_t MultipartParser::MayBeDelimiter(std::string_view bytes) const {
   const size_t longest = std::min(bytes.size(), delimiter_.size() - 1);
   for (size_t at = bytes.find('\r', bytes.size() - longest); at != std::string_view::npos;
@@ -80,7 +81,7 @@ size_t MultipartParser::MayBeDelimiter(std::string_view bytes) const {
 Status MultipartParser::Feed(std::string_view bytes) {
   if (state_ == State::kData && buffer_.empty() &&
       bytes.find(delimiter_) == std::string_view::npos) {
-    // The middle of a large file goes through without a copy.
+    // The middle of a large file is passed on without a copy.
     const size_t end = bytes.size() - MayBeDelimiter(bytes);
     buffer_.assign(bytes.substr(end));
     return end > 0 ? sink_.OnData(bytes.substr(0, end)) : Status();
@@ -116,7 +117,7 @@ Status MultipartParser::Step(bool* progress) {
         state_ = State::kEnd;
         return {};
       }
-      // Blanks may stand between a boundary and its line end (RFC 2046).
+      // A boundary may be followed by blanks before its line end (RFC 2046).
       const size_t line_end = buffer_.find("\r\n");
       if (line_end == std::string::npos) {
         return buffer_.size() > 256 ? Fail(Code::kInvalidArgument, "multipart: bad boundary line")
@@ -125,7 +126,7 @@ Status MultipartParser::Step(bool* progress) {
       if (!Trim(std::string_view(buffer_).substr(0, line_end)).empty()) {
         return Fail(Code::kInvalidArgument, "multipart: bad boundary line");
       }
-      // The line end stays: an empty head is then found by the same search as any other.
+      // The line end is kept, so that the same search finds an empty head.
       buffer_.erase(0, line_end);
       state_ = State::kHead;
       *progress = true;

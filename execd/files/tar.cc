@@ -33,7 +33,7 @@ class TarOutput : public Producer {
       TarEntries::End(out);
       return false;
     }
-    // What cannot be read is passed over, as by the walk.
+    // Unreadable files are skipped, as in the walk.
     [[maybe_unused]] const Status begun =
         entries_.Begin(out, walk_.dir(), std::string(entry_.name), entry_.path, entry_.info);
     return true;
@@ -46,7 +46,8 @@ class TarOutput : public Producer {
   TarEntries entries_;
 };
 
-// "a/./b//c" as "a/b/c"; absent for what leads out, is absolute, or is nothing.
+// Returns "a/b/c" for "a/./b//c". Returns nullopt for names that lead out, are absolute, or are
+// empty.
 std::optional<std::string> CleanName(std::string_view name) {
   std::string out;
   while (!name.empty()) {
@@ -61,8 +62,8 @@ std::optional<std::string> CleanName(std::string_view name) {
   return out;
 }
 
-// Unpacks beneath one directory: every name is resolved by openat2 RESOLVE_BENEATH without
-// following any link, so that a link in the archive (or put there meanwhile) leads nowhere.
+// Unpacks below one directory. openat2 with RESOLVE_BENEATH resolves every name and follows no
+// link, so that a link in the archive, or one created meanwhile, leads nowhere.
 class TarInput : private TarReader::Sink {
  public:
   TarInput(Identity as, bool owners, UniqueFd root)
@@ -81,7 +82,8 @@ class TarInput : private TarReader::Sink {
                         : sys::OpenBeneath(root_.get(), path, flags);
   }
 
-  // The directory that `name` belongs in, made as needed, and the last part of the name.
+  // Opens the parent directory of `name`, creating it as needed, and returns it with the last part
+  // of the name.
   Result<Place> Parent(const std::string& name) {
     const size_t slash = name.rfind('/');
     const std::string parent = slash == std::string::npos ? "" : name.substr(0, slash);
@@ -105,7 +107,7 @@ class TarInput : private TarReader::Sink {
     if (!name || entry.name.starts_with('/') || entry.name.find('\0') != std::string::npos) {
       return Fail(Code::kInvalidArgument, "tar: name '" + entry.name + "' leads out");
     }
-    if (name->empty()) return {};  // the directory itself
+    if (name->empty()) return {};  // the root directory itself
     switch (entry.type) {
       case '0':
         return BeginFile(*name, entry);
@@ -123,7 +125,7 @@ class TarInput : private TarReader::Sink {
 
   Status BeginFile(const std::string& name, const TarEntry& entry) {
     ATOLL_ASSIGN(const Place place, Parent(name));
-    // A fresh file in any case: what stood there may be a link, a FIFO or a running program.
+    // Always creates a new file, because the old one may be a link, a FIFO or a running program.
     if (::unlinkat(place.dir.get(), place.name.c_str(), 0) != 0 && errno != ENOENT) {
       return FailSys("replace " + name);
     }
@@ -140,7 +142,7 @@ class TarInput : private TarReader::Sink {
   Status OnEntryEnd() override {
     if (!file_) return {};
     ATOLL_TRY(EndWithHoles(file_.get()));
-    // Set-id bits do not travel by archive, unless owners do.
+    // Set-id bits are not restored unless owners are.
     if (::fchmod(file_.get(), mode_ & (owners_ ? 07777 : 0777)) != 0) return FailSys("chmod");
     const timespec times[2] = {{0, UTIME_OMIT}, {static_cast<time_t>(mtime_), 0}};
     ::futimens(file_.get(), times);
@@ -181,8 +183,7 @@ class TarInput : private TarReader::Sink {
     if (::fchmod(made.get(), entry.mode & 07777) != 0) return FailSys("chmod " + name);
     return {};
   }
-  // Gives the entry that was just made its owner. `at` is its directory, or with an empty name the
-  // entry itself.
+  // Sets the owner of the new entry. `at` is its directory, or the entry itself if `name` is empty.
   Status Own(int at, const std::string& name, const TarEntry& entry) const {
     if (!owners_) return {};
     const int flags = name.empty() ? AT_EMPTY_PATH : AT_SYMLINK_NOFOLLOW;
@@ -202,7 +203,8 @@ class TarInput : private TarReader::Sink {
   uint64_t entries_ = 0;
 };
 
-// The `path` parameter, absolute; answers and returns nothing if there is none.
+// Returns the `path` parameter as an absolute path. Answers an error and returns nullopt if there
+// is none.
 std::optional<std::string> PathOf(Core* core, Exchange* exchange) {
   const std::string* given = exchange->QueryValue("path");
   if (!given || given->empty()) {
@@ -217,7 +219,8 @@ std::optional<std::string> PathOf(Core* core, Exchange* exchange) {
   return AbsolutePath(*core, *path);
 }
 
-// Whether the archive's owners count. Then root unpacks it, otherwise the image's user.
+// Returns true if the archive's owners are to be restored. Root then unpacks the archive, otherwise
+// the image's user.
 bool WithOwners(const Exchange& exchange) {
   const std::string* owners = exchange.QueryValue("owners");
   return owners != nullptr && *owners == "true";

@@ -9,7 +9,7 @@
 namespace atl::execd {
 namespace {
 
-// Offsets and sizes of POSIX ustar's fields.
+// Offsets and sizes of the fields of POSIX ustar.
 struct Field {
   size_t at, size;
 };
@@ -55,7 +55,7 @@ void AppendBlock(std::string* out, const TarEntry& entry) {
 }
 
 void AppendPaxRecord(std::string* out, std::string_view key, std::string_view value) {
-  // The length counts its own digits.
+  // The length includes its own digits.
   size_t size = key.size() + value.size() + 3;
   size_t total = size + 1;
   while (std::to_string(total).size() + size != total) ++total;
@@ -63,7 +63,7 @@ void AppendPaxRecord(std::string* out, std::string_view key, std::string_view va
   out->push_back('\n');
 }
 
-// Octal digits, or GNU's base 256 if the first bit is set.
+// Parses octal digits, or GNU's base 256 if the first bit is set.
 std::optional<uint64_t> Number(std::string_view block, Field field) {
   std::string_view text = block.substr(field.at, field.size);
   if (static_cast<unsigned char>(text[0]) & 0x80) {
@@ -190,7 +190,8 @@ Status TarReader::Begin() {
   next_name_.clear();
   next_link_.clear();
   has_next_size_ = false;
-  // Links and directories carry no data, whatever their header says (hard links' may).
+  // Links and directories have no data, whatever their header says; headers of hard links may have
+  // a size.
   if (entry_.type == '1' || entry_.type == '2' || entry_.type == '5') left_ = 0;
   entry_.size = left_;
   padding_ = (kTarBlock - left_ % kTarBlock) % kTarBlock;
@@ -210,7 +211,7 @@ Status TarReader::Meta() {
   return {};
 }
 
-// "LENGTH KEY=VALUE\n", over and over.
+// Parses records "LENGTH KEY=VALUE\n".
 Status TarReader::Pax() {
   std::string_view rest = meta_;
   while (!rest.empty() && rest.front() != '\0') {

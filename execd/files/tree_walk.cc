@@ -17,7 +17,7 @@
 namespace atl::execd {
 namespace {
 
-// Raw getdents64: readdir would allocate 32 KiB for every directory.
+// Uses getdents64, because readdir would allocate 32 KiB for every directory.
 Status ReadNames(int dir, size_t limit, std::vector<std::string>* names) {
   alignas(8) char buffer[4096];
   size_t total = 0;

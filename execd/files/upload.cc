@@ -51,7 +51,7 @@ class UploadRequest : private MultipartParser::Sink {
     writer_.reset();
     exchange_.RespondError(400, code, message);
   }
-  // Of the sink or the grammar: the sink's own are marked by failure_.
+  // Answers an error of the sink or of the grammar; failure_ marks the sink's errors.
   void Refuse(const Error& error) {
     writer_.reset();
     if (failure_ == nullptr) {
@@ -61,7 +61,7 @@ class UploadRequest : private MultipartParser::Sink {
     }
   }
   Status FailAs(int status, const char* code, Error error) {
-    // Clients look for this word, which EPERM's text does not have.
+    // Clients look for "permission", which the text of EPERM lacks.
     if (error.code() == Code::kPermissionDenied) error = std::move(error).Wrap("no permission");
     failed_status_ = status;
     failure_ = code;
@@ -70,7 +70,7 @@ class UploadRequest : private MultipartParser::Sink {
 
   Status OnPart(std::string_view name, bool has_filename) override {
     part_ = Part::kOther;
-    // A part without a filename is a plain value for upstream, and not looked at.
+    // Upstream treats a part without filename as a plain value and ignores it.
     if (!has_filename) return {};
     if (name == "metadata") {
       part_ = Part::kMetadata;

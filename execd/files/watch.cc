@@ -19,8 +19,8 @@
 namespace atl::execd {
 namespace {
 
-// inotify's own limits are per user and shared by all sandboxes of the host; ours keeps one request
-// from taking all of them.
+// inotify's own limits apply to a user and are shared by all sandboxes of the host. This limit
+// keeps one request from using all of them.
 constexpr size_t kMaxWatches = 4096;
 constexpr int64_t kWatchPingUs = 15'000'000;
 constexpr uint32_t kMask = IN_CREATE | IN_CLOSE_WRITE | IN_MODIFY | IN_ATTRIB | IN_DELETE |
@@ -45,7 +45,8 @@ class FileWatch : public std::enable_shared_from_this<FileWatch> {
         inotify_(std::move(inotify)),
         recursive_(recursive) {}
 
-  // The root must be watchable; directories below that are not are passed over.
+  // Adds watches. Fails if the root cannot be watched; directories below that cannot be watched are
+  // skipped.
   Status Begin(const std::string& path) {
     const FileIdentity as(core_.user);
     ATOLL_ASSIGN(const UniqueFd dir, OpenDirectory(path, core_.user));
@@ -81,7 +82,7 @@ class FileWatch : public std::enable_shared_from_this<FileWatch> {
     if (paths_.size() >= kMaxWatches) {
       return Fail(Code::kResourceExhausted, "more than 4096 directories to watch");
     }
-    // By descriptor, so that no link can be put in the place of what was checked.
+    // Watches the descriptor's path, so that no link can replace the directory that was checked.
     const std::string name = sys::FdPath(dir);
     const int id = ::inotify_add_watch(inotify_.get(), name.c_str(), kMask & ~IN_DONT_FOLLOW);
     if (id < 0) return FailSys("inotify_add_watch " + path);
@@ -89,8 +90,8 @@ class FileWatch : public std::enable_shared_from_this<FileWatch> {
     return {};
   }
 
-  // All directories below `path`; `report` tells of everything found there, because it came before
-  // the watch did.
+  // Watches all directories below `path`. `report` reports everything found there, because it was
+  // created before the watch.
   void AddBelow(const std::string& path, bool report) {
     auto root = OpenDirectory(path, core_.user);
     auto dir = root ? sys::OpenAt(root->get(), ".", O_RDONLY | O_DIRECTORY) : std::move(root);
@@ -125,7 +126,7 @@ class FileWatch : public std::enable_shared_from_this<FileWatch> {
         sys::OpenAt(walk->tree.dir(), std::string(entry.name), O_PATH | O_DIRECTORY | O_NOFOLLOW);
     const Status added = sub ? AddWatch(sub->get(), full) : Status(Fail(sub.error()));
     if (added || added.error().code() != Code::kResourceExhausted) return true;
-    // Said once a walk, so that a client does not trust what it does not see.
+    // Reported once per walk, so that the client knows that it does not see everything.
     Line("limit", full, true);
     return false;
   }
@@ -144,7 +145,7 @@ class FileWatch : public std::enable_shared_from_this<FileWatch> {
     }
     Send();
     if (exchange_->backlog() > Exchange::kHighWater && watch_ != 0) {
-      // The kernel keeps a bounded queue and tells when it overflowed.
+      // The kernel's queue is bounded and has overflowed.
       core_.loop.Unwatch(watch_);
       watch_ = 0;
     }
@@ -167,7 +168,7 @@ class FileWatch : public std::enable_shared_from_this<FileWatch> {
     if (path.back() != '/') path.push_back('/');
     path.append(name);
     const bool directory = (event.mask & IN_ISDIR) != 0;
-    // A writer's many writes are one change: IN_MODIFY only for what has not just been reported.
+    // Merges many writes to one file: IN_MODIFY is reported only if the last event was another one.
     if ((event.mask & IN_MODIFY) && path == last_modified_) return;
     last_modified_ = (event.mask & IN_MODIFY) ? path : std::string();
     Line(what, path, directory);
@@ -192,7 +193,7 @@ class FileWatch : public std::enable_shared_from_this<FileWatch> {
     exchange_->Write(out_);
     out_.clear();
   }
-  // Keeps proxies from closing an idle stream, and finds clients that are gone.
+  // Keeps proxies from closing an idle stream, and detects clients that have disconnected.
   void Ping() {
     Line("ping", {}, false);
     Send();

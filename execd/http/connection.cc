@@ -20,17 +20,17 @@ namespace {
 
 constexpr size_t kRequestRead = 64 << 10;
 constexpr size_t kFilePart = 512 << 10;
-// A file of at most so many bytes is read and sent along with the head of its answer: a reader on
-// this processor would wake for the head, interrupt the rest, and wait for it again.
+// A file up to this size is sent together with the head of its answer. Otherwise a reader on this
+// CPU would wake for the head, preempt the rest, and wait again.
 constexpr size_t kFileWithHead = 64 << 10;
-// How much of a body that nobody wants is read away so that the peer gets its answer: closing with
-// unread bytes would reset the connection and may destroy the answer on its way.
+// Limit on the discarded part of an unwanted body. It is read so that the peer gets its answer:
+// closing with unread bytes would reset the connection and might destroy the answer in transit.
 constexpr uint64_t kMaxDiscard = 1 << 30;
 constexpr size_t kKeepCapacity = 16 << 10;
 constexpr uint64_t kTrimAbove = 256 << 10;
 constexpr int kAcceptAtOnce = 16;
 
-// Of whoever runs, request or file: nothing stays in it. Only touched pages cost memory.
+// Shared buffer for requests and files; holds nothing between uses. Only touched pages cost memory.
 char g_buffer[kRequestRead];
 static_assert(kFileWithHead <= sizeof g_buffer);
 
@@ -68,7 +68,7 @@ void Connection::OnTimer() {
     Close();
     return;
   }
-  // Half a request: say so if nothing has been said yet.
+  // The request is incomplete; answers if nothing has been answered yet.
   keep_alive_ = false;
   close_after_flush_ = true;
   if (exchange_ && !exchange_->started()) {
@@ -91,7 +91,7 @@ bool Connection::WantsInput() const {
     case State::kRaw:
       return !exchange_->body_paused_ && !half_closed_;
     case State::kAnswer:
-      // Only to notice that the peer has gone; what it sends ahead is kept.
+      // Reads only to notice that the peer has closed. What it sends ahead is kept.
       return in_.size() < kRequestRead;
     case State::kClosing:
       break;
@@ -103,7 +103,7 @@ void Connection::UpdateInterest() {
   if (state_ == State::kClosing) return;
   uint32_t wanted = WantsInput() ? static_cast<uint32_t>(EPOLLIN) : 0;
   if (state_ == State::kAnswer && wanted == 0) wanted = EPOLLRDHUP;
-  // What is not tried yet needs no watching.
+  // A send that has not been attempted needs no watch.
   if (!flush_scheduled_ && (out_.size() > out_sent_ || file_left_ > 0)) wanted |= EPOLLOUT;
   server_.loop_.Modify(watch_, wanted);
 }
@@ -126,7 +126,7 @@ void Connection::OnReadable() {
   }
   if (n == 0) {
     if (state_ == State::kRaw && exchange_->on_body_end_) {
-      // The other direction may go on. Whoever runs the pipe decides.
+      // The other direction may continue. The owner of the pipe decides.
       half_closed_ = true;
       const auto hold = exchange_;
       auto end = std::move(exchange_->on_body_end_);
@@ -145,7 +145,7 @@ void Connection::OnReadable() {
   auto left = static_cast<size_t>(n);
   if (state_ == State::kBody && in_.empty() && !processing_ && !exchange_->body_paused_ &&
       !parser_->done()) {
-    // A large body goes from here to its handler without a copy in between.
+    // Passes a large body to its handler without a copy.
     size_t used = 0;
     processing_ = true;
     const bool fed = FeedBody(fresh, left, &used);
@@ -281,7 +281,7 @@ bool Connection::ParseBody() {
     in_.erase(0, used);
     if (!parser_->done()) return used > 0 && !in_.empty();
   }
-  // The route may have switched protocols while the (empty) body ended.
+  // The handler may have switched protocols when the (empty) body ended.
   if (state_ != State::kBody) return true;
   state_ = State::kAnswer;
   SetDeadline(0);
@@ -318,14 +318,14 @@ void Connection::ScheduleFlush() {
   if (flush_scheduled_ || state_ == State::kClosing) return;
   flush_scheduled_ = true;
   server_.loop_.Post([this, &server = server_] {
-    // Gone in the meantime? Connections are destroyed by work that is posted after this.
+    // The connection may be gone: other posted work may have destroyed it.
     if (server.connections_.count(this) == 0) return;
     flush_scheduled_ = false;
     Flush();
   });
 }
 
-// False if the socket is full or broken.
+// Returns false if the socket is full or broken.
 bool Connection::SendBuffer() {
   while (out_sent_ < out_.size()) {
     const int more = file_left_ > 0 ? MSG_MORE : 0;
@@ -354,7 +354,7 @@ void Connection::SendShortFile() {
   msghdr message{};
   message.msg_iov = parts;
   message.msg_iovlen = std::size(parts);
-  // What is wrong with the socket is found out by who sends the rest.
+  // Errors of the socket are found by the next send.
   const auto sent = static_cast<size_t>(
       std::max<ssize_t>(::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT), 0));
   out_sent_ += std::min(sent, head);
@@ -362,7 +362,7 @@ void Connection::SendShortFile() {
   out_.append(g_buffer + of_file, size - of_file);
 }
 
-// One part a turn, so that a large file on a slow disk does not hold up the others.
+// Sends one part in each turn, so that a large file on a slow disk does not delay the others.
 void Connection::SendFilePart() {
   off_t offset = static_cast<off_t>(file_offset_);
   const size_t part = static_cast<size_t>(std::min<uint64_t>(file_left_, kFilePart));
@@ -373,7 +373,7 @@ void Connection::SendFilePart() {
 
 void Connection::AfterFilePart(ssize_t n) {
   if (n <= 0) {
-    // The file has become shorter, or its disk fails: the promised length cannot be kept.
+    // The file has become shorter or cannot be read, so the announced length cannot be kept.
     broken_ = true;
     return;
   }
@@ -391,7 +391,7 @@ void Connection::Flush() {
     Close();
     return;
   }
-  // Compact, so that a peer that reads slowly does not make sent bytes pile up.
+  // Compacts the buffer, so that sent bytes do not accumulate for a slow reader.
   if (out_sent_ > (64 << 10) && out_sent_ * 2 > out_.size()) {
     out_.erase(0, out_sent_);
     out_sent_ = 0;
@@ -465,9 +465,9 @@ Status HttpServer::Receive(UniqueFd connections) {
   listener_ = std::move(connections);
   ATOLL_ASSIGN(watch_, loop_.Watch(listener_.get(), EPOLLIN, [this](uint32_t) {
     auto piece = sys::ReceivePiece(listener_.get(), 1);
-    // One for which no descriptor was free is lost; the next need not be.
+    // A connection for which no descriptor was free is lost. Later ones may succeed.
     if (!piece && piece.error().code() == Code::kResourceExhausted) return;
-    // Whoever gave it out is gone, and us with it.
+    // The sender is gone, and execd ends with it.
     if (!piece || piece->bytes.empty()) return loop_.Modify(watch_, 0);
     for (UniqueFd& socket : piece->fds) {
       if (::fcntl(socket.get(), F_SETFL, O_RDWR | O_NONBLOCK) == 0) Begin(std::move(socket));
@@ -484,7 +484,7 @@ void HttpServer::Begin(UniqueFd socket) {
     connections_.erase(raw);
     return;
   }
-  // The peer usually writes before we accept: saves a turn of the loop.
+  // The peer has usually sent its request already; reading now saves a turn of the loop.
   raw->OnReadable();
   if (connections_.size() >= kMaxConnections) SetOpen(false);
 }
@@ -494,9 +494,8 @@ void HttpServer::SetOpen(bool open) {
   if (watch_ != 0) loop_.Modify(watch_, open ? EPOLLIN : 0U);
 }
 
-// What a large body was turned into lies scattered over the heap, where free() gives nothing back
-// but the top. Not at once: a connection, a command that could not be started and what they hold go
-// in the turns that follow.
+// The parts of a large body are scattered over the heap, where free() returns only the top.
+// Delayed, because connections and failed commands free their memory in the next turns.
 void HttpServer::TrimSoon() {
   constexpr int64_t kTrimDelayUs = 50'000;
   if (trim_ != 0) return;
@@ -509,7 +508,7 @@ void HttpServer::TrimSoon() {
 void HttpServer::Remove(Connection* connection) {
   const auto found = connections_.find(connection);
   if (found == connections_.end()) return;
-  // Destroyed after this turn: the caller is one of its member functions.
+  // Destroyed after this turn, because the caller is one of its member functions.
   const std::shared_ptr<Connection> last(std::move(found->second));
   connections_.erase(found);
   loop_.Post([last] {});

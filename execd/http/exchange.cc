@@ -116,7 +116,7 @@ void Exchange::RespondText(int status, std::string_view text) {
 
 void Exchange::RespondHead(int status, const HeaderList& headers, std::optional<uint64_t> length) {
   StartStream(status, headers, length ? &*length : nullptr);
-  // Nothing may follow, not even the mark of an empty body.
+  // Nothing may follow the head, not even the mark of an empty body.
   chunked_ = false;
   Finish();
 }
@@ -194,7 +194,8 @@ size_t Exchange::backlog() const {
 
 void Exchange::OnClosed(std::function<void()> callback) {
   on_closed_ = std::move(callback);
-  // Nobody else would tell, and what holds this exchange from its callbacks would never be dropped.
+  // The connection is gone and would not call it. Without the call, callbacks that hold this
+  // exchange would never be dropped.
   if (on_closed_ && closed()) loop_.Post([self = shared_from_this()] { self->TellClosed(); });
 }
 
@@ -205,7 +206,7 @@ void Exchange::TellClosed() {
 }
 
 void Exchange::DropCallbacks() {
-  // Moved out first: a destructor among the captures may come back to this exchange.
+  // Moved out first, because a destructor among the captures may call this exchange.
   auto data = std::move(on_data_);
   auto end = std::move(on_body_end_);
   auto writable = std::move(on_writable_);

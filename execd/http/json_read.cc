@@ -31,7 +31,8 @@ size_t EncodeUtf8(uint32_t code, char* out) {
 
 }  // namespace
 
-// One pass, no recursion: the stack of open containers is an array of kMaxDepth indices.
+// Parses in one pass without recursion. The stack of open containers is an array of kMaxDepth
+// indices.
 class JsonReader {
  public:
   explicit JsonReader(JsonDocument* document) : doc_(*document), text_(document->text_) {}
@@ -64,8 +65,8 @@ class JsonReader {
     return true;
   }
 
-  // Inside a container: a comma or the end, and an object's member name. Sets closed_ if the
-  // container ended.
+  // Reads what comes before a value in a container: a comma or the end, and the name of an object's
+  // member. Sets closed_ if the container ended.
   bool BeforeValue() {
     const uint32_t open = stack_[depth_ - 1];
     const bool object = doc_.nodes_[open].type == JsonType::kObject;
@@ -129,7 +130,7 @@ class JsonReader {
     return at_ - start;
   }
 
-  // Fractions and exponents are checked for form only: no request of ours has a fractional member.
+  // Checks only the syntax of fractions and exponents, because no request has a fractional member.
   bool Number() {
     const bool negative = Take('-');
     const size_t start = at_;
@@ -171,7 +172,8 @@ class JsonReader {
     return true;
   }
 
-  // After "\u". A lone surrogate becomes U+FFFD, as in Go. Never longer than what it replaces.
+  // Decodes the digits after "\u". A lone surrogate becomes U+FFFD, as in Go. The result is never
+  // longer than the escape.
   bool UnicodeEscape(size_t* write) {
     uint32_t code;
     if (!Hex4(&code)) return false;
@@ -203,7 +205,7 @@ class JsonReader {
     return true;
   }
 
-  // After the opening quote.
+  // Reads the rest of a string after the opening quote.
   bool String() {
     const size_t start = at_;
     size_t write = at_;
@@ -288,7 +290,7 @@ JsonValue JsonValue::next() const {
   if (!present()) return {};
   uint32_t at = document_->nodes_[index_].after;
   if (at >= end_) return {};
-  // Between the members of an object stands the next one's name.
+  // The next member's name is between the members of an object.
   const bool member = named_;
   if (member) ++at;
   JsonValue value(document_, at, end_);

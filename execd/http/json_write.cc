@@ -79,7 +79,7 @@ void AppendJsonInteger(std::string* out, int64_t value) {
   out->append(digits, static_cast<size_t>(end - digits));
 }
 
-// As deep as documents are, which is bounded.
+// Recursion is bounded, because the depth of documents is.
 void AppendJsonValue(std::string* out, const JsonValue& value) {
   if (!value.present()) {
     out->append("null");
@@ -122,7 +122,7 @@ void AppendJsonValue(std::string* out, const JsonValue& value) {
 }
 
 void AppendJsonDecimal(std::string* out, double value) {
-  // By integers: printf's and to_chars' floating point would be the only use of either in here.
+  // Uses integers. Floating point in printf or to_chars would be linked for this alone.
   if (!(value > -9e15 && value < 9e15)) value = 0;
   const int64_t thousandths = static_cast<int64_t>(std::lround(value * 1000));
   if (thousandths < 0) out->push_back('-');

@@ -23,7 +23,7 @@
 namespace atl::execd {
 namespace {
 
-// As upstream's server has them: this is its proxy, too.
+// Codes of upstream's server, because this route replaces its proxy, too.
 constexpr char kNoConnection[] = "BACKEND_CONNECTION_FAILED";
 constexpr char kNoAnswer[] = "BACKEND_RESPONSE_FAILED";
 
@@ -58,8 +58,8 @@ Address V6(const in6_addr& bytes, uint16_t port) {
   return address;
 }
 
-// The interfaces' addresses: by ioctl and /proc, because netlink would be one more socket family
-// for execd to be allowed.
+// Appends the addresses of the interfaces. Uses ioctl and /proc, because netlink would be another
+// socket family that execd's filter must allow.
 void AddOwnAddresses(uint16_t port, std::vector<Address>* out) {
   const UniqueFd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   ifreq requests[16];
@@ -85,7 +85,7 @@ void AddOwnAddresses(uint16_t port, std::vector<Address>* out) {
           std::from_chars(rest.data() + 2 * i, rest.data() + 2 * i + 2, bytes.s6_addr[i], 16);
       good &= end.ptr == rest.data() + 2 * i + 2;
     }
-    // Link-local ones would need a scope.
+    // Link-local addresses would need a scope.
     if (good && !IN6_IS_ADDR_LOOPBACK(&bytes) && !IN6_IS_ADDR_LINKLOCAL(&bytes)) {
       out->push_back(V6(bytes, port));
     }
@@ -94,7 +94,7 @@ void AddOwnAddresses(uint16_t port, std::vector<Address>* out) {
   }
 }
 
-// Whether a field goes on as it came. The length is said anew, with the framing.
+// Returns true if a field is forwarded unchanged. The length is written again, with the framing.
 bool PassesOn(const http::Headers& headers, std::string_view name) {
   return !http::IsHopByHop(headers, name) && !http::EqualNoCase(name, "content-length");
 }
@@ -105,8 +105,8 @@ bool IsUpgrade(const http::Head& head, std::string_view protocol) {
          http::Lists(head.headers, "connection", "upgrade");
 }
 
-// One request on its way: connect, send, stream the answer back. Without a target nothing is sent,
-// and there is no answer but bytes.
+// One forwarded request: connects, sends, and streams the answer back. Without a target it sends no
+// request, and the answer is the connection's bytes.
 class Forward : public std::enable_shared_from_this<Forward>, private http::Parser::BodySink {
  public:
   Forward(Core* core, std::shared_ptr<Exchange> exchange, uint16_t port, const std::string& target)
@@ -131,7 +131,7 @@ class Forward : public std::enable_shared_from_this<Forward>, private http::Pars
   }
 
   void Begin() {
-    // Nothing is asked of the server for a client that has gone.
+    // The client has disconnected, so nothing is sent to the server.
     if (exchange_->closed()) return;
     const auto self = shared_from_this();
     exchange_->StreamBody([self](std::string_view bytes) { self->FromClient(bytes); },
@@ -183,7 +183,7 @@ std::string Forward::RequestHead(const std::string& target) const {
   const http::Head& head = exchange_->head();
   std::string out = head.method + " " + target + " HTTP/1.1\r\n";
   for (const auto& [name, value] : head.headers.list) {
-    // The token is between the daemon and us; a server in the sandbox has no business with it.
+    // The token is for execd only and must not reach a server in the sandbox.
     if (!PassesOn(head.headers, name) || http::EqualNoCase(name, "x-execd-access-token") ||
         http::EqualNoCase(name, "x-forwarded-for") ||
         http::EqualNoCase(name, "x-forwarded-proto") || http::EqualNoCase(name, "expect")) {
@@ -195,7 +195,7 @@ std::string Forward::RequestHead(const std::string& target) const {
   const std::string* real = head.Find("x-real-ip");
   std::string peer = forwarded ? forwarded->substr(0, forwarded->find(',')) : real ? *real : "";
   if (peer.empty()) peer = "127.0.0.1";
-  // "http", as clients of this route know it, unless the client's end was encrypted.
+  // "http", which clients of this route expect, unless the client's connection was encrypted.
   const std::string* proto = head.Find("x-forwarded-proto");
   const bool tls = proto != nullptr && http::EqualNoCase(*proto, "https");
   out.append("X-Forwarded-For: ").append(peer);
@@ -293,7 +293,7 @@ void Forward::Flush() {
     const ssize_t n = ::send(socket_.get(), out_.data(), out_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) {
-      // A server may answer and close without taking the body: its answer is what counts.
+      // A server may answer and close without reading the body; its answer is still valid.
       if (errno != EAGAIN) out_.clear();
       break;
     }
@@ -348,7 +348,7 @@ void Forward::FromServer(std::string_view bytes) {
     in_.erase(0, *used);
     if (!had_head && parser_.head_done()) {
       const int status = parser_.head().status;
-      // Interim answers (100, 103) precede the real one.
+      // Interim answers (100, 103) precede the final one.
       if (status >= 100 && status < 200 && status != 101) {
         if (++interim_heads_ > http::kMaxInterimHeads) {
           Refuse(kNoAnswer, "the server on port " + std::to_string(port_) +
@@ -410,7 +410,7 @@ void Forward::SwitchProtocol(const std::string& fields) {
   exchange_->SwitchProtocol("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n" + fields +
                             "\r\n");
   const auto self = shared_from_this();
-  // The first end of the body was the end of the request; from here on it is the peer's.
+  // The request's body has ended. From here on, the end is that of the byte pipe.
   client_done_ = false;
   exchange_->StreamBody([self](std::string_view bytes) { self->FromClient(bytes); },
                         [self] { self->ClientDone(); });
@@ -426,7 +426,7 @@ void Forward::ServerDone() {
   } else if (parser_.FeedEof()) {
     exchange_->Finish();
   } else {
-    // Cut off: the client must not take it for complete.
+    // The answer is incomplete, and the client must notice.
     exchange_->Abort();
   }
   Close();
@@ -444,7 +444,7 @@ void Forward::Close() {
   socket_.reset();
 }
 
-// 0 for what is none.
+// Returns 0 if the text is no port.
 uint16_t PortOf(std::string_view text) {
   uint16_t port = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
@@ -472,7 +472,7 @@ void ForwardTo(Core* core, const std::shared_ptr<Exchange>& exchange, UniqueFd c
 }
 
 void Proxy(Core* core, const std::shared_ptr<Exchange>& exchange) {
-  // "/proxy/8000/rest": by the raw path, so that escapes reach the server as they came.
+  // "/proxy/8000/rest": uses the raw path, so that escapes reach the server unchanged.
   std::string_view raw = exchange->raw_path();
   raw.remove_prefix(std::string_view("/proxy/").size());
   const size_t slash = std::min(raw.find('/'), raw.size());

@@ -5,7 +5,8 @@ namespace {
 
 constexpr const char* kTokenHeader = "X-EXECD-ACCESS-TOKEN";
 
-// Time that depends on neither content, so that a token cannot be guessed byte by byte.
+// Compares in time that does not depend on the contents, so that a token cannot be guessed byte by
+// byte.
 bool EqualConstantTime(std::string_view given, std::string_view wanted) {
   unsigned difference = given.size() == wanted.size() ? 0 : 1;
   for (size_t i = 0; i < wanted.size(); ++i) {
@@ -65,7 +66,7 @@ bool Router::Authorized(const Exchange& exchange) const {
 
 void Router::Handle(const std::shared_ptr<Exchange>& exchange) const {
   if (!Authorized(*exchange)) {
-    // This one shape differs from all other errors: upstream's is what clients know.
+    // The body differs from all other errors, because clients know upstream's.
     exchange->RespondJson(401,
                           "{\"error\":\"Unauthorized: invalid or missing header "
                           "X-EXECD-ACCESS-TOKEN\"}");
@@ -77,7 +78,7 @@ void Router::Handle(const std::shared_ptr<Exchange>& exchange) const {
     route->handler(exchange);
     return;
   }
-  // As upstream's router does it: the same path with or without a final slash, if that exists.
+  // Finds the same path with or without a final slash, as upstream's router does.
   std::string other = path;
   std::string target(exchange->raw_path());
   if (path.size() > 1 && path.back() == '/') {

@@ -16,8 +16,8 @@
 namespace atl::execd {
 namespace {
 
-// How overlayfs says in an upper, with the option userxattr, that a name is gone or that a
-// directory hides the one below it.
+// Recognise overlayfs's marks in an upper directory mounted with userxattr: a deleted name, and a
+// directory that hides the lower one.
 bool IsWhiteout(const struct stat& info) {
   return S_ISCHR(info.st_mode) && info.st_rdev == 0;
 }
@@ -36,7 +36,7 @@ std::string Target(int directory, const char* name) {
   return n > 0 ? std::string(text.data(), static_cast<size_t>(n)) : std::string();
 }
 
-// A file that was opened for writing is in the upper, changed or not; its times tell.
+// A file that was opened for writing is in the upper directory, changed or not; its times tell.
 bool Same(const struct stat& now, const struct stat& was, int upper, int lower, const char* name) {
   if ((now.st_mode & S_IFMT) != (was.st_mode & S_IFMT) || !SameOwner(now, was)) return false;
   if (S_ISLNK(now.st_mode)) return Target(upper, name) == Target(lower, name);
@@ -62,7 +62,7 @@ Status SessionChanges::FindLower(const std::string& directory) {
       return Fail(Code::kFailedPrecondition,
                   directory + ": something else is mounted there in the sandbox");
     }
-    // ELOOP: there is a link in the place of it, which is no directory either.
+    // ELOOP: a link is in its place, so it is no directory either.
     if (error != ENOENT && error != ENOTDIR && error != ELOOP) return Fail(found.error());
   }
   lower_ = found ? std::move(*found) : UniqueFd();
@@ -71,7 +71,7 @@ Status SessionChanges::FindLower(const std::string& directory) {
   return {};
 }
 
-// Whether it is not as below. What it hides is remembered.
+// Returns true if the directory differs from the lower one. Remembers the names that it hides.
 Result<bool> SessionChanges::CompareDirectory(const TreeWalk::Entry& entry,
                                               const struct stat* was) {
   ATOLL_ASSIGN(UniqueFd own, sys::OpenAt(walk_.dir(), std::string(entry.name),

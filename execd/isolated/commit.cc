@@ -27,16 +27,16 @@ namespace {
 using Kind = SessionChange::Kind;
 
 constexpr size_t kPiece = 1 << 20;
-// Directories that their owner cannot write to until what belongs into them is there.
+// Limit on directories that must become read-only once their contents are complete.
 constexpr size_t kMaxSealed = 65'536;
 
-// A file on its way: beside its place under another name, until it is whole.
+// Copies a file to a temporary name in its directory, and renames it once it is complete.
 class FileCopy {
  public:
   FileCopy() = default;
   FileCopy(const FileCopy&) = delete;
   FileCopy& operator=(const FileCopy&) = delete;
-  // As the identity that made it.
+  // Runs with the identity that created the file.
   ~FileCopy() {
     if (!temporary_.empty()) ::unlinkat(directory_.get(), temporary_.c_str(), 0);
   }
@@ -47,7 +47,7 @@ class FileCopy {
                  sys::OpenAt(change.upper, name_, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
     if (::fstat(from_.get(), &info_) != 0) return FailSys("fstat");
     if (!S_ISREG(info_.st_mode)) return Fail(Code::kFailedPrecondition, "has changed meanwhile");
-    // The walk goes on to other directories.
+    // A copy, because the walk continues to other directories.
     directory_.reset(::fcntl(change.lower, F_DUPFD_CLOEXEC, 3));
     if (!directory_) return FailSys("dup");
     std::string temporary = ".atoll-commit-" + NewUuid(false);
@@ -57,7 +57,7 @@ class FileCopy {
     return {};
   }
 
-  // A piece, over what is a hole; false when the file has its name.
+  // Copies a piece and skips holes. Returns false once the file has its name.
   Result<bool> Step() {
     if (at_ < info_.st_size) {
       const off_t data = ::lseek(from_.get(), at_, SEEK_DATA);
@@ -108,7 +108,7 @@ class Commit : public std::enable_shared_from_this<Commit> {
   Commit(std::shared_ptr<Exchange> exchange, std::shared_ptr<KeptOverlays> overlays, Actor actor)
       : exchange_(std::move(exchange)), overlays_(std::move(overlays)), actor_(std::move(actor)) {}
 
-  // Some milliseconds of work; false when it has been answered.
+  // Works for some milliseconds. Returns false once the request is answered.
   bool Work() {
     const FileIdentity as(*actor_);
     const int64_t end = MonotonicMicros() + kSliceUs;
@@ -116,7 +116,7 @@ class Commit : public std::enable_shared_from_this<Commit> {
       auto more = Step();
       if (more && *more) continue;
       const Status sealed = Seal();
-      // As long as the identity is its own.
+      // Destroyed here, while the identity is still the right one.
       copy_.reset();
       Answer(more ? sealed : Fail(more.error()));
       return false;
@@ -127,7 +127,7 @@ class Commit : public std::enable_shared_from_this<Commit> {
  private:
   const KeptOverlay& overlay() const { return overlays_->list[at_]; }
 
-  // False at the end.
+  // Returns false at the end.
   Result<bool> Step() {
     if (overlays_->gone) return Fail(Code::kFailedPrecondition, "the session has ended");
     if (removal_) {
@@ -135,7 +135,7 @@ class Commit : public std::enable_shared_from_this<Commit> {
       if (!done) return true;
       removal_.reset();
       if (change_.kind == Kind::kDeleted) return true;
-      // What stood in its place is gone.
+      // The old file in its place has been removed.
       change_.kind = Kind::kAdded;
       ATOLL_TRY(Apply());
       return true;
@@ -173,13 +173,14 @@ class Commit : public std::enable_shared_from_this<Commit> {
     }
     if (S_ISDIR(change_.now.st_mode)) return Directory(stays);
     if (S_ISLNK(change_.now.st_mode)) return Link();
-    // Sockets and pipes are of those who hold their other ends.
+    // Sockets and pipes are skipped: without the processes that hold their other ends they are
+    // useless.
     if (!S_ISREG(change_.now.st_mode)) return {};
     copy_.emplace();
     return copy_->Begin(change_);
   }
 
-  // What is mounted on is busy for it, and so never entered by the removal either.
+  // unlinkat fails with EBUSY for a mount point, so the removal never enters a mount.
   Status Remove() {
     const int flags = S_ISDIR(change_.was.st_mode) ? AT_REMOVEDIR : 0;
     if (::unlinkat(change_.lower, change_.name.c_str(), flags) == 0 || errno == ENOENT) return {};
@@ -242,7 +243,7 @@ class Commit : public std::enable_shared_from_this<Commit> {
     return done;
   }
 
-  // Deepest first, as some of them hide others.
+  // Deepest first, because some make others inaccessible.
   Status Seal() {
     Status all;
     for (; !sealed_.empty(); sealed_.pop_back()) {

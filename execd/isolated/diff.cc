@@ -13,9 +13,9 @@
 namespace atl::execd {
 namespace {
 
-// Of a list: what is more is not looked for.
+// Limit on the items of a list; later ones are not searched.
 constexpr size_t kMaxItems = 50'000;
-// Names that are looked at for one piece of an answer.
+// Names examined for one piece of an answer.
 constexpr int kLooks = 32;
 
 const char* TypeName(mode_t mode) {
@@ -33,14 +33,15 @@ const char* KindName(SessionChange::Kind kind) {
                                                   : "deleted";
 }
 
-// The changes of one overlay after the other.
+// The changes of all overlays, in sequence.
 class AllChanges {
  public:
   AllChanges(std::shared_ptr<const KeptOverlays> overlays, Actor actor)
       : overlays_(std::move(overlays)), actor_(std::move(actor)) {}
 
   const Actor& actor() const { return actor_; }
-  // The whole path of the change that is told of next. Nothing: the end. `looks` counts down.
+  // Returns the full path of the next change, or nullopt at the end. `looks` is decremented for
+  // each name.
   Result<std::optional<std::string>> Next(SessionChange* change, int* looks) {
     for (; *looks > 0; --*looks) {
       if (overlays_->gone) return Fail(Code::kFailedPrecondition, "the session has ended");
@@ -129,7 +130,7 @@ class ChangeTar : public Producer {
     Status written = path ? Status() : Fail(path.error());
     if (path && !(*path)->empty()) written = Append(out, (*path)->substr(1));
     if (written) return true;
-    // The end that a client waits for does not come.
+    // The answer stays without its end, so that the client notices.
     exchange_->Abort();
     return false;
   }

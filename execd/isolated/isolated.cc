@@ -31,12 +31,12 @@ namespace atl::execd {
 namespace {
 
 constexpr std::string_view kPrefix = "/v1/isolated/session/";
-// How often it is looked who is idle, and how long a dead one can be asked about.
+// Interval of the search for idle sessions, and the time for which a dead session is kept.
 constexpr int64_t kLookUs = 1'000'000;
 constexpr int64_t kKeepDeadUs = 60'000'000;
-// Between attempts to have an ended one removed.
+// Interval of attempts to remove a session that has ended.
 constexpr int64_t kEndAgainUs = 2'000'000;
-// What may be made writable besides the overlays.
+// Directories that may be writable besides the overlays.
 constexpr std::string_view kWritable[] = {"/workspace", "/mnt", "/media", "/data"};
 
 void AppendTime(std::string* out, std::string_view name, int64_t unix_us) {
@@ -44,8 +44,8 @@ void AppendTime(std::string* out, std::string_view name, int64_t unix_us) {
   AppendJsonTime(out, unix_us / 1'000'000, unix_us % 1'000'000 * 1000);
 }
 
-// A directory without a link anywhere in its path, as whoever makes the session takes it: what is
-// committed goes there and nowhere else.
+// Opens a directory without following any link in its path, as the spawner does. So a commit goes
+// to this directory and nowhere else.
 Result<UniqueFd> OpenLower(int base, const std::string& path) {
   open_how how{};
   how.flags = O_PATH | O_DIRECTORY | O_CLOEXEC;
@@ -55,9 +55,9 @@ Result<UniqueFd> OpenLower(int base, const std::string& path) {
   return FailSys("open " + path);
 }
 
-// Opens an absolute path without '.' and '..' as root. What is missing is made: its parents for
-// root, the last directory for `owner`. Nothing that was there gets another owner, and no link
-// leads elsewhere: the path is a client's, and processes of the sandbox may change all of it.
+// Opens an absolute path without '.' and '..' as root, and creates what is missing: parents owned
+// by root, the last directory by `owner`. Does not change existing owners, and follows no link,
+// because a client chose the path, and processes of the sandbox may change all of it.
 Status MakeForSession(const std::string& path, const Identity& owner) {
   ATOLL_ASSIGN(UniqueFd directory, sys::Open("/", O_PATH | O_DIRECTORY));
   for (size_t at = 1; at < path.size();) {
@@ -151,12 +151,12 @@ void Isolated::Capabilities(const std::shared_ptr<Exchange>& exchange) const {
   exchange->RespondJson(200, answer);
 }
 
-// A daemon has come, or another one. The connection becomes the line.
+// A daemon connects, the first or a later one. The connection becomes the line.
 void Isolated::TakeLine(const std::shared_ptr<Exchange>& exchange) {
   if (!exchange->head().Find(wire::kInternalHeader)) {
     return exchange->RespondText(404, "404 page not found");
   }
-  // Not from inside the connection that is taken apart.
+  // Posted, because TakeSocket destroys the calling connection.
   core_.loop.Post([this, exchange] {
     if (UniqueFd socket = exchange->TakeSocket()) {
       line_.Connect(std::move(socket),
@@ -166,7 +166,7 @@ void Isolated::TakeLine(const std::shared_ptr<Exchange>& exchange) {
   });
 }
 
-// ---- making
+// ---- creation
 
 Result<std::string> Isolated::Resolve(const std::string& path) const {
   ATOLL_ASSIGN(const UniqueFd file, OpenNoMagic(path, O_PATH));
@@ -287,7 +287,8 @@ Status Isolated::Ask(const SessionPtr& session, wire::SessionSpec spec) {
 void Isolated::Create(const std::shared_ptr<Exchange>& exchange) {
   exchange->ReadBody(kMaxJsonBody, [this, x = exchange.get()](std::string body) {
     auto request = ParseIsolatedRequest(std::move(body));
-    // Of all words, upstream takes the profile's for something that it looks up.
+    // An unknown profile is the only value that upstream answers as not found, because it looks the
+    // profile up.
     if (!request && request.error().code() == Code::kNotFound) {
       return RespondFailed(x->shared_from_this(), request.error());
     }
@@ -309,7 +310,7 @@ void Isolated::Create(const std::shared_ptr<Exchange>& exchange) {
                         weak = std::weak_ptr(session)](const Status& status) {
       const auto made = weak.lock();
       if (!status) return RespondFailed(strong, status.error());
-      // Nobody has heard of it.
+      // No client knows the session.
       if (strong->closed()) return End(made, [](const Status&) {});
       std::string answer = "{\"session_id\":";
       AppendJsonString(&answer, made->id);
@@ -333,7 +334,7 @@ void Isolated::Created(const SessionPtr& session, const Status& status) {
     LookLater();
     return created(status);
   }
-  // Perhaps it is there, or part of it.
+  // The session may exist, at least in part.
   core_.loop.Unwatch(std::exchange(session->watch, 0));
   session->control.reset();
   session->connections.reset();
@@ -376,8 +377,8 @@ Status Isolated::TakeFrames(const SessionPtr& session) {
         Created(session, Fail(Code::kInvalidArgument, report.message));
         return {};
       }
-      // Until the spawner has said that the session is made, it may take back what it has made:
-      // when it is upgraded, or told to end.
+      // Until the spawner has reported the session as made, it may still remove what it has made:
+      // when it is upgraded or told to end.
       if (session->made) Created(session, {});
       continue;
     }
@@ -405,7 +406,7 @@ Status Isolated::TakeUppers(const SessionPtr& session, std::string_view frame) {
 void Isolated::Died(const SessionPtr& session) {
   core_.loop.Unwatch(std::exchange(session->watch, 0));
   if (session->created) {
-    // Why, the spawner says better.
+    // The spawner's reply has a better reason.
     if (!session->made) return;
     return Created(session, Fail(Code::kUnavailable, "the session ended before it began"));
   }
@@ -419,7 +420,7 @@ void Isolated::End(const SessionPtr& session, std::function<void(Status)> done) 
   sessions_.erase(session->id);
   if (session->kept) session->kept->gone = true;
   session->kept.reset();
-  // With its control socket its process 1 ends, and with that all others.
+  // Closing the control socket ends the session's process 1, and so all its processes.
   core_.loop.Unwatch(std::exchange(session->watch, 0));
   session->control.reset();
   session->connections.reset();
@@ -433,7 +434,7 @@ void Isolated::AskEnd(uint32_t number, std::function<void(Status)> done) {
     if (ended) {
       taken_ &= ~(1U << number);
     } else {
-      // Its number stays taken until nothing of it is left.
+      // The number stays in use until nothing of the session is left.
       core_.loop.After(kEndAgainUs, [this, number] { AskEnd(number, [](const Status&) {}); });
     }
     done(ended);
@@ -519,7 +520,7 @@ void Isolated::Delete(const std::shared_ptr<Exchange>& exchange) {
 void Isolated::Run(const std::shared_ptr<Exchange>& exchange) {
   const SessionPtr session = Find(exchange);
   if (!session) return;
-  // One whose shell has left says so itself, in the form that was asked for.
+  // A session whose shell has exited answers itself, in the form that the client asked for.
   if (session->watch != 0) return PassOn(exchange);
   RespondIsolatedError(exchange, "RuntimeError", "session is dead", "session is dead");
 }
@@ -554,7 +555,7 @@ void Isolated::PassOn(const std::shared_ptr<Exchange>& exchange) {
     return exchange->RespondError(503, "SERVICE_UNAVAILABLE",
                                   "the session cannot be reached: " + sent.error().message());
   }
-  // By the raw path, so that escapes reach the session as they came.
+  // Uses the raw path, so that escapes reach the session unchanged.
   std::string target(exchange->raw_path());
   target.erase(0, std::min(target.find('/', kPrefix.size()), target.size()));
   if (!exchange->raw_query().empty()) target.append("?").append(exchange->raw_query());

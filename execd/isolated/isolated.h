@@ -86,7 +86,7 @@ class Isolated {
   SessionLine line_;
   bool available_ = false;
   std::map<std::string, SessionPtr> sessions_;
-  std::map<uint32_t, SessionPtr> coming_;  // by number, sessions that are being created
+  std::map<uint32_t, SessionPtr> coming_;  // sessions being created, by number
   uint32_t taken_ = 0;                     // bit set of numbers in use
   EventLoop::Id look_ = 0;
 };

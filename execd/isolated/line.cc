@@ -37,7 +37,7 @@ void SessionLine::Ask(wire::SessionRequest request, Done done) {
     const auto found = std::find_if(waiting_.begin(), waiting_.end(), [number](const Asked& asked) {
       return asked.number == number;
     });
-    // What the daemon has been told of it will answer.
+    // A request that was sent stays queued, because the daemon will answer it.
     if (found == waiting_.end() || (sent_ && found == waiting_.begin())) return;
     const Done late = std::move(found->done);
     waiting_.erase(found);
@@ -49,12 +49,12 @@ void SessionLine::Ask(wire::SessionRequest request, Done done) {
 void SessionLine::SendNext() {
   if (!socket_ || sent_ || waiting_.empty()) return;
   const wire::Packet packet = wire::EncodePacket(waiting_.front().request);
-  // Into a socket from which everything has been read: whole.
+  // The message fits, because everything sent before has been read.
   const Status sent =
       sys::SendMessage(socket_.get(), wire::Frame(packet.bytes), packet.descriptors);
   sent_ = true;
   if (!sent) return Disconnect();
-  // The daemon has its copies now.
+  // Closes execd's copies of the descriptors.
   std::visit(
       [](auto& what) {
         if constexpr (requires { what.control; }) {
@@ -74,7 +74,7 @@ void SessionLine::OnReadable() {
   if (frame && !*frame) return;
   wire::SessionReply reply;
   if (!frame || !wire::DecodeFields(**frame, &reply) || !sent_) return Disconnect();
-  // This code stands for a full store alone (SessionReply).
+  // The code means only that the disk is full (SessionReply).
   const int number = reply.code == Code::kResourceExhausted ? ENOSPC : 0;
   Finish(reply.done ? Status() : Fail(Error(reply.code, reply.message, number)));
 }

@@ -13,12 +13,12 @@ namespace {
 constexpr int64_t kYearSeconds = int64_t{365} * 24 * 3600;
 constexpr size_t kMaxKeys = 1024;
 
-// Never given to a session.
+// Variables that no session gets.
 constexpr std::string_view kOurs[] = {
     "EXECD_ACCESS_TOKEN",     "JUPYTER_HOST",      "JUPYTER_TOKEN",
     "EXECD_ISOLATION_CONFIG", "EXECD_ENVS",        "OPENSANDBOX_LIFECYCLE",
     "EXECD_LIFECYCLE_CONFIG", "EXECD_RUNTIME_INIT"};
-// Withheld where nobody says what is to be.
+// Variables withheld if the request does not list any.
 constexpr std::string_view kSecretEnds[] = {"_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD"};
 constexpr std::string_view kSecretBegins[] = {"AWS_", "ALI_", "ALIYUN_", "K8S_", "KUBE_"};
 
@@ -37,7 +37,7 @@ Result<bool> Flag(const JsonValue& object, std::string_view name, bool absent) {
   return value.boolean();
 }
 
-// One of `words`, the first if absent.
+// Returns the index of the member's value in `words`; the first if it is absent.
 template <size_t N>
 Result<size_t> Choice(const JsonValue& object, std::string_view name,
                       const std::array<std::string_view, N>& words, size_t absent) {
@@ -51,7 +51,7 @@ Result<size_t> Choice(const JsonValue& object, std::string_view name,
   return Fail(Wrong(std::string(name) + ": '" + text.substr(0, 64) + "': use one of " + all));
 }
 
-// Absolute, without ".", ".." and a slash at the end.
+// Checks that a path is absolute, without ".", ".." and a final slash.
 Status CheckPath(const std::string& what, const std::string& path) {
   wire::SessionSpec spec{.number = 1, .mounts = {{.source = path, .target = "/x"}}};
   if (wire::CheckForm(spec)) return {};
@@ -174,7 +174,7 @@ Result<wire::SessionTerms> ParseLimits(const JsonValue& root) {
     const auto known =
         std::find_if(std::begin(kLimitMembers), std::end(kLimitMembers),
                      [&](const LimitMember& member) { return item.name() == member.name; });
-    // Not passed over: it would be taken for kept.
+    // An unknown member is refused, because the client would assume that it applies.
     if (known == std::end(kLimitMembers)) {
       return Fail(Wrong("limits: '" + std::string(item.name()).substr(0, 64) +
                         "': use memory_bytes, pids, cpu_millis"));

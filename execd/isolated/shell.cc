@@ -16,13 +16,14 @@
 namespace atl::execd {
 namespace {
 
-// After SIGINT, before the whole run is killed.
+// Time between SIGINT and the kill of the whole run.
 constexpr int64_t kInterruptUs = 2'000'000;
 
-// "$1" is the code, "$2" and following are pieces of the state; what is reported goes to descriptor
-// 3, which the code does not have: whether the code has come to its end, a NUL, the working
-// directory, a NUL, declarations, a NUL. An interrupted one has no descriptor 3 to report to.
-// Read-only variables of the shell's own refuse to be declared again, which is nobody's business.
+// "$1" is the code, and "$2" and following are pieces of the state. The report goes to descriptor
+// 3, which the code does not have: whether the code has run to its end, a NUL, the working
+// directory, a NUL, declarations, a NUL. An interrupted run has no descriptor 3 and reports
+// nothing. Errors from the shell's own read-only variables, which refuse to be declared again, are
+// discarded.
 constexpr const char* kBash = R"(unset BASH_EXECUTION_STRING
 __atoll_report() { trap - EXIT; { printf '%s\0%s\0' "$1" "$PWD"
 declare -p; declare -f; alias -p; shopt -p; shopt -po; printf '\0'; } 2>/dev/null >&3; }
@@ -32,7 +33,7 @@ set --; unset __atoll_state __atoll_piece __atoll_pwd __atoll_done __atoll_code
 trap '__atoll_code=$?; __atoll_report "${__atoll_done-left}"; exit $__atoll_code' EXIT
 eval "unset __atoll_command; $__atoll_command" 3>&-
 __atoll_code=$?; __atoll_done=; exit $__atoll_code)";
-// The same for a shell that lists exported variables only.
+// The same script for shells that list exported variables only.
 constexpr const char* kSh = R"(__atoll_report() { trap - EXIT; { printf '%s\0%s\0' "$1" "$PWD"
 export -p; printf '\0'; } 2>/dev/null >&3; }
 __atoll_command=$1; shift; __atoll_state=; for __atoll_piece; do
@@ -80,7 +81,7 @@ class IsolatedShell::Execution : public std::enable_shared_from_this<IsolatedShe
         run_(std::move(run)),
         shell_run_(&core_.loop, exchange_, OutputForm::kLines) {}
 
-  // False: it has been answered already, or nobody waits for it any more.
+  // Starts the run. Returns false if it has been answered already or its client has disconnected.
   bool Start();
 
  private:
@@ -113,7 +114,7 @@ Result<std::unique_ptr<Job>> IsolatedShell::Execution::Spawn() {
     spec.argv = {"sh", "-c", kSh, "sh", run_.code};
   }
   std::string state = shell_.state_;
-  // Of this run alone.
+  // Variables of this run only.
   for (const auto& [name, value] : run_.envs) {
     state.append("\nexport ").append(name).append("=").append(ShellQuoted(value));
   }
@@ -144,7 +145,7 @@ bool IsolatedShell::Execution::Start() {
   }
   job_ = std::move(*job);
   exchange_->StartStream(200, EventStreamHeaders());
-  // The head is sent with it.
+  // Sends the head.
   exchange_->Write("");
   if (run_.timeout_seconds > 0) {
     timeout_ = core_.loop.After(run_.timeout_seconds * 1'000'000, [this] {
@@ -197,7 +198,7 @@ void IsolatedShell::Execution::Ended(const JobExit& exit) {
     AppendCompleteEvent(&outcome, (MonotonicMicros() - started_us_) / 1000, UnixMillis());
   }
   shell_run_.Finish(warning, outcome);
-  // This is the job's own end: it must outlive the call.
+  // Keeps the object alive, because the job is the caller.
   core_.loop.Post([self] {
     self->shell_.queue_.pop_front();
     self->shell_.StartNext();
@@ -233,7 +234,7 @@ void IsolatedShell::Run(const std::shared_ptr<Exchange>& exchange) {
   });
 }
 
-// ---- in the background
+// ---- background runs
 
 Result<std::unique_ptr<IsolatedShell::Background>> IsolatedShell::MakeBackground(
     const IsolatedRun& run) {

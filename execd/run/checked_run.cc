@@ -38,7 +38,7 @@ void CheckedRun::Ended(const JobExit& exit, Done done) {
     status = Fail(exit.timed_out ? Code::kDeadlineExceeded : Code::kInternal,
                   exit.Describe() + (output_.empty() ? "" : ": " + output_));
   }
-  // Not from within the job that has ended.
+  // Posted, because the job that has ended is the caller.
   core_.loop.Post([this, alive = std::weak_ptr<const bool>(alive_), status = std::move(status),
                    done = std::move(done)] {
     if (alive.expired()) return;

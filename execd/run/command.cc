@@ -33,8 +33,8 @@ timespec RealTime() {
 
 }  // namespace
 
-// Streams one command to its exchange; lives as long as the command's program runs, whether or not
-// the client still listens.
+// Streams one command to its exchange. Lives as long as the command's program runs, even if the
+// client disconnects.
 class Commands::Foreground {
  public:
   Foreground(Commands* commands, std::shared_ptr<Record> record, std::shared_ptr<Exchange> exchange,
@@ -45,7 +45,8 @@ class Commands::Foreground {
         out_events_("stdout", form),
         err_events_("stderr", form) {}
 
-  // On success the record's job owns the pipes' lifetime through its callback.
+  // Starts the command. After success, the callback of the record's job keeps the object, and so
+  // the pipes, alive.
   static void Start(const std::shared_ptr<Foreground>& self, SpawnSpec spec, int64_t timeout_us);
 
  private:
@@ -130,7 +131,8 @@ void Commands::Foreground::Start(const std::shared_ptr<Foreground>& self, SpawnS
     if (raw->out_) raw->out_->Resume();
     if (raw->err_) raw->err_->Resume();
   });
-  // Upstream lets the command run on when its client has gone; then nobody holds its output up.
+  // The command continues after its client has disconnected, as in upstream. Nobody may then hold
+  // up its output.
   raw->exchange_->OnClosed([raw] {
     if (raw->out_) raw->out_->Resume();
     if (raw->err_) raw->err_->Resume();
@@ -140,7 +142,7 @@ void Commands::Foreground::Start(const std::shared_ptr<Foreground>& self, SpawnS
 void Commands::Foreground::Ended(const JobExit& exit) {
   EventLoop& loop = commands_.core_.loop;
   loop.Cancel(ping_);
-  // The answer may outlive us by the grace time.
+  // Cleared, because the answer may outlive this object by the grace time.
   exchange_->OnWritable(nullptr);
   exchange_->OnClosed(nullptr);
   out_->Drain();
@@ -205,7 +207,8 @@ Result<SpawnSpec> Commands::Prepare(const CommandRequest& request, Identity* ide
     spec.argv = {shell.empty() ? "sh" : shell.substr(shell.rfind('/') + 1), "-c", request.command};
     spec.programs = {shell.empty() ? "/bin/sh" : std::move(shell)};
     if (request.command.size() > kMaxArgument) {
-      // The shell has opened the file again when the first command closes the descriptor.
+      // The first command closes the descriptor. The shell has opened the file a second time by
+      // then.
       ATOLL_ASSIGN(*script, sys::SealedMemfd("command", "exec 3<&-; " + request.command, false));
       spec.report = script->get();
       spec.argv.back() = ". /proc/self/fd/3";
@@ -301,7 +304,7 @@ void Commands::Finish(const std::shared_ptr<Record>& record, int exit_code, std:
   record->finished = RealTime();
   record->notebook.reset();
   if (record->job) {
-    // Not now: this is called from the job's own end.
+    // Destroyed after this turn, because the job is the caller.
     core_.loop.Post([job = std::shared_ptr<Job>(std::move(record->job))] {});
   }
   for (const auto& exchange : record->waiting) exchange->RespondEmpty();
@@ -311,7 +314,7 @@ void Commands::Finish(const std::shared_ptr<Record>& record, int exit_code, std:
   Forget();
 }
 
-// A background log is an open file: fewer of those.
+// A separate, lower limit, because each background log is an open file.
 void Commands::Forget() {
   constexpr size_t kMaxSpools = 128;
   size_t spools = 0;

@@ -59,7 +59,7 @@ Result<CommandRequest> ParseCommandRequest(std::string body) {
   ATOLL_ASSIGN(const JsonDocument document, ParseObject(std::move(body), false));
   const JsonValue root = document.root();
   CommandRequest request;
-  // Exactly one of `command` and `argv` is there, and null is no value of either.
+  // Exactly one of `command` and `argv` must be present; null counts as absent.
   if (root.Find("command").present() == root.Find("argv").present()) {
     return Fail(Code::kInvalidArgument, "send one of command and argv");
   }
@@ -74,7 +74,7 @@ Result<CommandRequest> ParseCommandRequest(std::string body) {
     return Fail(Code::kInvalidArgument, "background: must be true or false");
   }
   request.background = background.boolean();
-  // A thousand years: what fits in microseconds and means "none" as well.
+  // The limit is a thousand years, which fits in microseconds and also serves as "no limit".
   ATOLL_ASSIGN(request.timeout_ms, IntegerMember(root, "timeout", 0, int64_t{31536000000000}, 0));
   ATOLL_ASSIGN(request.ids, IdsMember(root));
   ATOLL_ASSIGN(request.envs, EnvsMember(root));

@@ -11,13 +11,14 @@ namespace {
 
 constexpr const char* kDefaultEnvsFile = "/opt/opensandbox/.env";
 
-// Between the first and what is kept there is room for the reads of one turn.
+// Thresholds of unsent output for pausing and resuming. Between kHoldBack and the size of the
+// buffer there is room for the reads of one turn.
 constexpr uint64_t kHoldBack = 24 << 10;
 constexpr uint64_t kGoOn = 8 << 10;
-// How long the program waits for a daemon that takes nothing.
+// How long the program waits for a daemon that reads nothing.
 constexpr int64_t kPatienceUs = 250'000;
-// After the program's end: for a daemon that is there, and for one that is being restarted. Nobody
-// sees the second delay: whoever could is away.
+// Delays after the program's end: for a connected daemon to read the output, and for a restarting
+// daemon to connect. No client sees the second delay, because every client goes through the daemon.
 constexpr int64_t kFlushUs = 1'000'000;
 constexpr int64_t kAwaitDaemonUs = 10'000'000;
 
@@ -36,7 +37,7 @@ Status FillSandbox(Core* core, const wire::StartMessage& message) {
   core->access_token = message.access_token;
   core->env = Environment(message.env);
   ATOLL_ASSIGN(core->user, ResolveUser(message.user));
-  // Docker sets these two when the image does not, and shells behave oddly without.
+  // Docker sets PATH and HOME if the image does not; shells need both.
   if (!core->env.Get("PATH")) core->env.Set("PATH", kDefaultPath);
   core->home_given = core->env.Get("HOME") != nullptr;
   if (!core->home_given) core->env.Set("HOME", core->user.home);
@@ -46,7 +47,7 @@ Status FillSandbox(Core* core, const wire::StartMessage& message) {
     core->stop_signal = static_cast<int>(message.stop_signal);
   }
   for (const std::string& path : message.directories) {
-    // A file in its place, or a root that is read-only, is the image's business and stops nothing.
+    // Failure is ignored: the image may have a file in its place, or a read-only root.
     if (path.starts_with('/') && path.find('\0') == std::string::npos) {
       [[maybe_unused]] const auto made = MakeDirectory(path, Identity());
     }
@@ -57,8 +58,8 @@ Status FillSandbox(Core* core, const wire::StartMessage& message) {
                   "working directory '" + message.cwd + "': must be absolute");
     }
     core->cwd = message.cwd;
-    if (message.cwd == "/") return {};  // where process 1 stands
-    // As root, not as the image's user: OCI runtimes create it before they drop privileges.
+    if (message.cwd == "/") return {};  // the directory of process 1
+    // Made as root, not as the image's user: OCI runtimes create it before they drop privileges.
     auto directory = MakeDirectory(message.cwd, Identity());
     if (!directory) return Fail(std::move(directory).error().Wrap("working directory"));
     if (::fchdir(directory->get()) != 0) return FailSys("chdir " + message.cwd);
@@ -79,7 +80,7 @@ std::vector<std::string> BootstrapArgv(const Core& core, std::vector<std::string
   }
   const char* script = core.env.Get("EXECD_BOOTSTRAP_PRE_SCRIPT");
   if (script && *script) {
-    // The shell's own "$@" carries the words unharmed.
+    // "$@" of the shell passes the words unchanged.
     std::vector<std::string> wrapped = {BootstrapShell(core), "-c",
                                         ". \"$EXECD_BOOTSTRAP_PRE_SCRIPT\" && exec \"$@\"",
                                         "bootstrap"};
@@ -102,7 +103,7 @@ Result<std::unique_ptr<Entrypoint>> Entrypoint::Open(EventLoop* loop) {
   const auto open = [raw, loop](Source* source, const char* name, UniqueFd* write_end) -> Status {
     const auto keep = [raw, source](std::string_view bytes) { raw->Keep(source, bytes); };
     auto pipe = OutputPipe::OpenNamed(loop, name, write_end, keep);
-    if (!pipe) pipe = OutputPipe::Open(loop, write_end, keep);  // in a virtual machine
+    if (!pipe) pipe = OutputPipe::Open(loop, write_end, keep);  // no FIFO: a virtual machine
     ATOLL_ASSIGN(source->pipe, std::move(pipe));
     return {};
   };
@@ -114,8 +115,8 @@ Result<std::unique_ptr<Entrypoint>> Entrypoint::Open(EventLoop* loop) {
 Status Entrypoint::Start(Core* core, std::vector<std::string> argv,
                          std::function<void(int)> on_exit) {
   on_exit_ = std::move(on_exit);
-  // While the first command is still on its way: what it will look for is then in the kernel's
-  // caches.
+  // Runs while the first command is on its way, and brings the files that it will look up into the
+  // kernel's caches.
   core->loop.Post([core] {
     core->TouchEnvsFile();
     [[maybe_unused]] const std::string shell = core->Shell();
@@ -124,7 +125,7 @@ Status Entrypoint::Start(Core* core, std::vector<std::string> argv,
   spec.argv = BootstrapArgv(*core, std::move(argv));
   if (spec.argv.empty()) return {};
   spec.programs = PathCandidates(spec.argv[0], core->env);
-  // Without the EXECD_ENVS file: that one is for what comes later.
+  // Without the EXECD_ENVS file, which applies to later programs.
   spec.env = core->env.entries();
   spec.identity = &core->user;
   spec.spared = true;
@@ -211,7 +212,7 @@ void Entrypoint::Ended(int code) {
     source->wanted = source->read + source->pipe->Waiting();
     left += source->wanted - source->read;
   }
-  // More than that goes the way of all output, so that nothing of it is overwritten.
+  // More output is sent as usual, so that nothing of it is overwritten.
   if (!feed_->connected() || left + feed_->unsent() < kHoldBack) {
     for (const Source* source : {&out_, &err_}) source->pipe->Drain();
   }
@@ -221,7 +222,7 @@ void Entrypoint::Ended(int code) {
 void Entrypoint::Settle() {
   if (!exit_code_) return;
   const bool read = out_.read >= out_.wanted && err_.read >= err_.wanted;
-  // Where nothing was ever written there is nothing to wait for.
+  // If nothing was ever written, there is nothing to wait for.
   if (read && (output_.end() == 0 || (feed_->connected() && feed_->idle()))) on_exit_(*exit_code_);
   SetEndTimer();
 }

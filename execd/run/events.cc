@@ -31,7 +31,7 @@ void AppendTextEvent(std::string* out, std::string_view type, std::string_view t
 
 void AppendCompleteEvent(std::string* out, int64_t took_ms, int64_t unix_ms) {
   out->append("{\"type\":\"execution_complete\"");
-  // Zero members are left out, as by upstream.
+  // Members that are zero are omitted, as in upstream.
   if (took_ms > 0) {
     out->append(",\"execution_time\":");
     AppendJsonInteger(out, took_ms);

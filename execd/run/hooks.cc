@@ -8,7 +8,7 @@
 namespace atl::execd {
 namespace {
 
-// The host's clock may be set while we wait.
+// Longest wait, because the host's clock may be set meanwhile.
 constexpr int64_t kLongestWaitSeconds = 3600;
 
 Status StatusOf(const JobExit& exit) {
@@ -32,7 +32,7 @@ Result<std::unique_ptr<Job>> Hooks::Start(const wire::Hook& hook, Job::OnExit on
 
 void Hooks::RunFirst(wire::Hook hook, std::function<void(Status)> done) {
   auto named = [this, hook, done = std::move(done)](Status status) {
-    // What it has left in the background goes on, as after a line of a script.
+    // The hook's background processes go on, as after a line of a script.
     if (status) return done({});
     Complain(hook, status.error().message());
     done(Fail(std::move(status).error().Wrap(hook.name)));
@@ -65,7 +65,7 @@ void Hooks::Await(Periodic* periodic) {
       Run(periodic);
       periodic->due = periodic->schedule.After(now);
     } else {
-      // Perhaps the clock was set back.
+      // The clock may have been set back.
       periodic->due = std::min(periodic->due, periodic->schedule.After(now));
     }
     Await(periodic);

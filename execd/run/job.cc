@@ -13,8 +13,8 @@ namespace atl::execd {
 namespace {
 
 constexpr int64_t kGraceUs = 3'000'000;
-// More than execve takes beside its arguments before the old memory is let go: page tables, a
-// stack, and what the kernel charges ahead on each processor.
+// Bound on the memory that execve uses besides its arguments before it frees the old memory: page
+// tables, a stack, and what the kernel charges in advance on each CPU.
 constexpr int64_t kExecBytes = 2 << 20;
 
 int64_t TextBytes(const SpawnSpec& spec) {
@@ -28,7 +28,7 @@ int64_t TextBytes(const SpawnSpec& spec) {
 constexpr std::string_view kLostToMemory =
     "out of memory: a process of the sandbox was killed while this ran";
 
-// strsignal() would bring the C library's message tables and locale in.
+// Not strsignal(), which would add the C library's message tables and locale.
 std::string SignalText(int signal) {
   for (const SignalWord& known : kSignalWords) {
     if (known.number == signal) return known.word;
@@ -122,15 +122,14 @@ Job::~Job() {
   Kill();
   core_.loop.Cancel(timeout_);
   core_.loop.Cancel(grace_);
-  // Still to be reaped, but nobody cares any more.
+  // The process must still be reaped, but its exit has no receiver.
   auto leaf = std::make_shared<std::unique_ptr<Leaf>>(std::move(leaf_));
   Core* core = &core_;
   core_.ExpectExit(pid_, [leaf, core](int) { core->leaves.Return(std::move(*leaf)); });
 }
 
 void Job::Signal(int signal) {
-  // The group's number is the child's pid, which cannot be given to anybody else before it is
-  // reaped.
+  // The group id is the child's pid, which the kernel does not reuse before the child is reaped.
   if (running_) ::kill(-pid_, signal);
 }
 
@@ -147,29 +146,30 @@ void Job::Kill() {
   if (leaf_) {
     LeafPool::Kill(leaf_.get());
   }
-  // Without a leaf, at least the group; with one, harmless.
+  // Without a leaf, this kills at least the process group. With a leaf, it is harmless.
   Signal(SIGKILL);
 }
 
 void Job::TellOfLimits(JobExit* exit) {
-  // On a hybrid host the count is of all commands together: the best that can be told.
+  // A hybrid host counts all commands together; no better count exists.
   const auto kills = core_.accounts.Count(LimitEvent::kOomKill);
   const bool leaf_killed = LeafPool::OutOfMemory(*leaf_);
   if (leaf_killed || kills > oom_kills_before_) {
-    // A shell whose child was killed for memory reports 137; with oom.group it is killed with it.
+    // A shell whose child was killed by the OOM killer exits with 137. With oom.group the shell
+    // itself is killed.
     const bool ended = exit->signal == SIGKILL || exit->code == 128 + SIGKILL;
     (ended ? exit->out_of_memory : exit->lost_to_memory) = true;
   }
   int64_t& noted = core_.Noted(LimitEvent::kOomKill);
   const int64_t known = std::max(oom_kills_before_, noted);
   if (yields_ && exit->out_of_memory) {
-    // This end is one of that count; others are yet to be told.
+    // This end accounts for one kill of the count; the others are not reported yet.
     noted = std::min(core_.Count(LimitEvent::kOomKill), known + 1);
   } else if (leaf_killed || kills > known) {
-    // Also where the program has gone on without its child.
+    // Reported even if the program has continued without its child.
     core_.Note(LimitEvent::kOomKill);
   }
-  // On a hybrid host nothing else hears of it.
+  // Nothing else reports it on a hybrid host.
   core_.Note(LimitEvent::kForkRefused);
   exit->fork_refused =
       exit->code != 0 && core_.Noted(LimitEvent::kForkRefused) > forks_refused_before_;
@@ -213,13 +213,14 @@ void Job::Ended(int wait_status) {
   }
   if (leaf_) {
     TellOfLimits(&exit);
-    // v2 takes the whole command by itself (memory.oom.group); v1 one process of it, whose children
-    // would go on asking for memory, and the kernel to take other commands for it.
+    // The OOM killer kills the whole command on v2 (memory.oom.group). On v1 it kills one process.
+    // The other processes of the command would continue to allocate, and the OOM killer would then
+    // kill other commands.
     if (killed_ || exit.out_of_memory) LeafPool::Kill(leaf_.get());
   } else if (killed_) {
     ::kill(-pid_, SIGKILL);
   }
-  // Whoever waits for the exit is told before the leaf is given back. The call may end this job.
+  // The receiver of the exit is called before the leaf is returned. The call may destroy this job.
   const auto leaf = std::make_shared<std::unique_ptr<Leaf>>(std::move(leaf_));
   Core* const core = &core_;
   OnExit on_exit = std::move(on_exit_);

@@ -11,9 +11,11 @@
 namespace atl::execd {
 namespace {
 
-// A command's end comes within microseconds of its kill; of ten kills in a row one line tells.
+// Delay of a report, because a command's end follows its kill within microseconds. It also merges
+// ten kills in a row into one report.
 constexpr int64_t kAfterKillUs = 1'000'000;
-// A fork bomb is refused thousands of times a second, for as long as it lives.
+// Interval between reports, because a fork bomb fails thousands of times a second for as long as it
+// lives.
 constexpr int64_t kBetweenForksUs = 60'000'000;
 
 bool IsMemory(LimitEvent event) {
@@ -45,7 +47,7 @@ void LimitWatch::Open(LimitEvent event) {
     source.fd = file->get();
     core_.limit_files[static_cast<size_t>(event)] = std::move(*file);
   }
-  // What it holds now is no news; the kernel polls what has changed since it was read.
+  // The present count is not reported. The kernel's poll reports changes since the last read.
   core_.Noted(event) = core_.Count(event);
   if (source.fd >= 0) Listen(event);
 }
@@ -63,7 +65,7 @@ void LimitWatch::Hear(LimitEvent event) {
   char bytes[512];
   const ssize_t n = core_.accounts.present() ? ::read(source.fd, bytes, sizeof bytes)
                                              : ::pread(source.fd, bytes, sizeof bytes, 0);
-  if (n <= 0) return;  // the group has gone
+  if (n <= 0) return;  // the cgroup was removed
   if (!IsMemory(event)) core_.Note(event);
   source.rest =
       core_.loop.After(IsMemory(event) ? kAfterKillUs : kBetweenForksUs, [this, event, &source] {

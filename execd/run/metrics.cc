@@ -21,7 +21,7 @@ constexpr int64_t kStaleSampleUs = 10'000'000;
 constexpr int64_t kWatchUs = 2'000'000;
 constexpr double kMib = 1024.0 * 1024.0;
 
-// A whole file that is one number; absent for "max" as well.
+// Reads a file that is one number. Returns nullopt for "max", too.
 std::optional<int64_t> FileNumber(int dir, const char* name) {
   const auto text = sys::ReadFileAt(dir, name, 4096);
   return text ? ToNumber(*text) : std::nullopt;
@@ -33,7 +33,7 @@ int OnlineCpus() {
   return ::sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(CPU_COUNT(&set), 1) : 1;
 }
 
-// "max 100000" or "50000 100000": cores, 0 for no limit.
+// Parses "max 100000" or "50000 100000". Returns the number of CPUs; 0 for no limit.
 double CpuQuota(std::string_view text) {
   const size_t space = text.find(' ');
   if (space == std::string_view::npos) return 0;
@@ -42,7 +42,8 @@ double CpuQuota(std::string_view text) {
                                         : 0;
 }
 
-// From v1's files on hybrid hosts, else from the directory that execd holds.
+// Reads a counter from the v1 files on hybrid hosts, else from the cgroup directory that execd
+// holds.
 std::optional<int64_t> Counted(const Core& core, wire::ExecdAccount account, const char* file) {
   const auto v1 = core.accounts.Number(account);
   return v1 ? v1 : FileNumber(core.cgroup_fd, file);
@@ -60,7 +61,8 @@ struct Memory {
   int64_t used = 0, total = 0;
 };
 
-// What commands use, else what the sandbox's own view of cgroup v2 shows.
+// Returns the memory use of commands, or if that is unknown, that of the sandbox's own view of
+// cgroup v2.
 Memory SandboxMemory(const Core& core) {
   std::optional<int64_t> used = CommandsUse(core);
   std::optional<int64_t> limit = CommandsMayUse(core);
@@ -85,7 +87,7 @@ struct Network {
   int64_t received = 0, sent = 0;
 };
 
-// All interfaces but loopback.
+// Returns the totals of all interfaces except loopback.
 Network NetworkTotals() {
   Network total;
   const auto text = sys::ReadFileAt(AT_FDCWD, "/proc/net/dev", 1 << 20);
@@ -123,8 +125,8 @@ void AppendMember(std::string* out, std::string_view name, int64_t value) {
   AppendJsonInteger(out, value);
 }
 
-// Bytes read from and written to all devices, where the io controller counts them (v2 only): lines
-// "8:0 rbytes=1 wbytes=2 …".
+// Appends the bytes read from and written to all devices, if the io controller counts them (v2
+// only): lines "8:0 rbytes=1 wbytes=2 …".
 void AppendDiskTraffic(int cgroup_fd, std::string* out) {
   const auto text = sys::ReadFileAt(cgroup_fd, "io.stat", 64 << 10);
   if (!text) return;
@@ -160,7 +162,7 @@ int64_t MemoryRoom(const Core& core) {
 }
 
 int64_t CpuUsed(const Core& core) {
-  // cpu.stat's usage is there on v2 even without the cpu controller.
+  // cpu.stat of v2 has the usage even without the cpu controller.
   auto text = core.cgroup_fd >= 0 ? sys::ReadFileAt(core.cgroup_fd, "cpu.stat", 4096)
                                   : sys::ReadFileAt(AT_FDCWD, "/sys/fs/cgroup/cpu.stat", 4096);
   return text ? KeyNumber(*text, "usage_usec").value_or(0) : 0;
@@ -195,8 +197,8 @@ std::string Metrics::Json(const CpuSample& from, const CpuSample& to) const {
   return out;
 }
 
-// Upstream sleeps a second to measure. Here the last sample serves if it is recent; else two are
-// taken a short while apart.
+// Upstream sleeps a second to measure. Here the last sample is used if it is recent. Otherwise two
+// samples are taken a short time apart.
 void Metrics::Get(const std::shared_ptr<Exchange>& exchange) {
   const CpuSample now = SampleCpu();
   const int64_t age = now.at_us - last_.at_us;
@@ -224,7 +226,7 @@ void Metrics::WatchTick(const std::shared_ptr<Exchange>& exchange, CpuSample las
   core_.loop.After(delay_us, [this, exchange, last] {
     if (exchange->closed()) return;
     const CpuSample now = SampleCpu();
-    // A client that does not read gets no more until it does.
+    // A client that does not read gets nothing more until it does.
     if (exchange->backlog() < 4096) exchange->Write(Json(last, now) + "\n");
     WatchTick(exchange, now, kWatchUs);
   });

@@ -12,12 +12,13 @@ namespace atl::execd {
 namespace {
 
 constexpr uint16_t kNotebookPort = 44771;
-// As the SDK writes it, within a line of bash that connects there.
+// The text in the SDK's probe, within a line of bash that connects to this port.
 constexpr std::string_view kQuestion = "/dev/tcp/127.0.0.1/${JUPYTER_PORT:-44771}";
 constexpr const char* kPortVariable = "JUPYTER_PORT";
 
-// Over loopback a refusal is there when connect returns, though only poll tells it; what is still
-// on its way then waits in the queue of somebody who is busy.
+// Returns true if a server listens. On loopback a refusal is known when connect returns, although
+// only poll reports it. A connection that is still pending then waits in the queue of a busy
+// server.
 Result<bool> SomebodyListens(uint16_t port) {
   ATOLL_ASSIGN(const UniqueFd fd, OpenTcpSocket());
   const sockaddr_in address = LoopbackAddress(port);

@@ -17,8 +17,8 @@
 namespace atl::execd {
 namespace {
 
-// Small, because short lines become events of twenty times their size, and what has been read must
-// be kept when the client does not take it; a few of them a turn.
+// Reads are small, because short lines become events of twenty times their size, and execd must
+// keep what it has read if the client does not accept it. Each turn does a few reads.
 constexpr size_t kOutputRead = 8 << 10;
 constexpr int kReadsARound = 4;
 char g_output[kOutputRead];
@@ -28,7 +28,8 @@ char g_output[kOutputRead];
 Result<std::unique_ptr<OutputPipe>> OutputPipe::Open(EventLoop* loop, UniqueFd* write_end,
                                                      Sink sink) {
   int fds[2];
-  // Only our end is non-blocking: the flag belongs to the open file, and commands do not expect it.
+  // Only execd's end is non-blocking: the flag belongs to the open file, and commands do not expect
+  // it.
   if (::pipe2(fds, O_CLOEXEC) != 0) return FailSys("pipe2");
   UniqueFd read_end(fds[0]);
   write_end->reset(fds[1]);
@@ -81,14 +82,14 @@ void OutputPipe::OnReadable() {
   if (n <= 0 && fd_) {
     Close();
     if (self_) {
-      // Destroyed after this turn: this is one of its member functions.
+      // Destroyed after this turn, because the caller is one of its member functions.
       const std::shared_ptr<OutputPipe> last(std::move(self_));
       loop_.Post([last] {});
     }
   }
 }
 
-// A paused pipe leaves the set altogether: epoll reports a hang-up whatever is asked for, and a
+// Removes a paused pipe from epoll, which reports a hang-up regardless of the events asked for. A
 // child that has closed its end would keep the loop spinning.
 void OutputPipe::Pause() {
   if (paused_ || !fd_) return;

@@ -9,7 +9,7 @@
 namespace atl::execd {
 namespace {
 
-// What one byte of text can take in JSON: \u0001.
+// Largest size of one byte of text in JSON: \u0001.
 constexpr size_t kMostForAByte = 6;
 constexpr size_t kLongestCharacter = 4;
 
@@ -17,7 +17,7 @@ bool Continues(char c) {
   return (static_cast<unsigned char>(c) & 0xC0) == 0x80;
 }
 
-// How many bytes at the end of `text` begin a UTF-8 sequence and do not finish it.
+// Returns how many bytes at the end of `text` are an incomplete UTF-8 sequence.
 size_t UnfinishedCharacter(std::string_view text) {
   for (size_t back = 1; back < kLongestCharacter && back <= text.size(); ++back) {
     const auto lead = static_cast<unsigned char>(text[text.size() - back]);
@@ -28,7 +28,7 @@ size_t UnfinishedCharacter(std::string_view text) {
   return 0;
 }
 
-// The longest beginning of at most `limit` bytes that tears no character.
+// Returns the longest prefix of at most `limit` bytes that ends between two characters.
 std::string_view Beginning(std::string_view text, size_t limit) {
   if (limit >= text.size()) return text;
   size_t cut = limit;
@@ -85,7 +85,7 @@ void OutputEvents::Append(std::string_view bytes, int64_t unix_ms, std::string* 
 
 void OutputEvents::AppendText(std::string_view bytes, int64_t unix_ms, std::string* out) {
   while (!bytes.empty()) {
-    // A line that ended with \r went out at once: its \n, if there is one, comes alone.
+    // A line that ended with \r was sent at once. If a \n follows, it is sent alone.
     const bool second_half = ended_with_return_ && bytes.front() == '\n';
     ended_with_return_ = false;
     if (second_half && form_ == OutputForm::kLines) {

@@ -12,9 +12,9 @@
 namespace atl::execd {
 namespace {
 
-// The kernel doubles it. What a daemon that is killed had in its socket and had read but not
-// written must still be in the TimedOutput when the next one asks: this and one of its reads are
-// less than that holds.
+// The kernel doubles this size. If a daemon is killed, the bytes in its socket and those it had
+// read but not written must still be in the TimedOutput for the next daemon. This buffer and one
+// read of the daemon are together smaller than the TimedOutput.
 constexpr int kSocketBuffer = 8 << 10;
 
 static_assert(static_cast<int>(OutputStream::kStdout) ==
@@ -78,7 +78,7 @@ void OutputFeed::SendNow() {
     if (n < 0) return Disconnect();
     progress_us_ = loop_.now_us();
     frame_taken_ += static_cast<size_t>(n);
-    // Most programs are silent most of the time: nothing is kept for the next frame.
+    // Frees the buffer, because most programs are silent most of the time.
     if (frame_taken_ == frame_.size()) frame_ = std::string();
   }
   Block(false);

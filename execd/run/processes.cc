@@ -15,12 +15,12 @@
 namespace atl::execd {
 namespace {
 
-// An operator may allow a sandbox millions.
+// Limit on the list, because an operator may allow a sandbox millions of processes.
 constexpr int kMaxProcesses = 16384;
-// 25 µs each.
+// Processes in one turn; each takes 25 µs.
 constexpr int kSlice = 64;
 
-// Of the line that begins with `key`.
+// Returns the rest of the line that begins with `key`.
 std::string_view LineOf(std::string_view text, std::string_view key) {
   const size_t at = text.find(key);
   if (at == std::string_view::npos) return {};
@@ -36,7 +36,7 @@ class Listing {
   Listing(const Listing&) = delete;
   Listing& operator=(const Listing&) = delete;
 
-  // Some of them; false at the end.
+  // Adds some processes. Returns false at the end.
   bool Step() {
     if (exchange_->closed()) return false;
     for (int i = 0; i < kSlice; ++i) {
@@ -52,11 +52,11 @@ class Listing {
   }
 
  private:
-  // Unless it has ended meanwhile.
+  // Adds a process, unless it has ended meanwhile.
   void Add(int64_t pid) {
     const auto status = sys::ReadFileAt(proc_.get(), std::to_string(pid) + "/status", 64 << 10);
     if (!status) return;
-    // Newlines of a name are escaped by the kernel, so no name passes for another line.
+    // The kernel escapes newlines in names, so no name can imitate another line.
     json_ += count_++ == 0 ? "{\"pid\":" : ",{\"pid\":";
     AppendJsonInteger(&json_, pid);
     json_ += ",\"uid\":";
@@ -83,7 +83,7 @@ void ListProcesses(Core* core, const std::shared_ptr<Exchange>& exchange) {
   auto proc = sys::Open("/proc", O_RDONLY | O_DIRECTORY);
   auto names = proc ? sys::ListDir(proc->get()) : Fail(proc.error());
   if (!names) return exchange->RespondError(500, "RUNTIME_ERROR", names.error().message());
-  // They are taken from the back, and told in the order in which the kernel has them.
+  // Listing takes names from the back; the answer has the kernel's order.
   std::reverse(names->begin(), names->end());
   const auto listing = std::make_shared<Listing>(exchange, std::move(*proc), std::move(*names));
   if (listing->Step()) core->loop.Slice([listing] { return listing->Step(); });

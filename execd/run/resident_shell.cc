@@ -18,14 +18,15 @@
 namespace atl::execd {
 namespace {
 
-// After the signal that ends a run, before everything is killed.
+// Time between the signal that ends a run and the kill of everything.
 constexpr int64_t kEndUs = 1'000'000;
-// Bash dies of it, and runs its EXIT trap first. No script traps it; SIGTERM and SIGINT, many do.
+// Signal that ends a run. Bash runs its EXIT trap first and then dies of it. Scripts do not trap
+// it, but many trap SIGTERM and SIGINT.
 constexpr int kEndSignal = SIGVTALRM;
 constexpr int kReadsATurn = 16;
 
-// A FIFO for `user`, without a name from when the shell has opened it: pipes reach a process that
-// runs only as files.
+// Makes a FIFO for `user`. Its name is removed once the shell has opened it. A running process can
+// get a pipe only by opening a file.
 Result<std::string> MakeFifo(const Identity& user, UniqueFd* read_end) {
   const FileIdentity as(user);
   Error last(Code::kInternal, "no directory for a FIFO");
@@ -43,8 +44,8 @@ Result<std::string> MakeFifo(const Identity& user, UniqueFd* read_end) {
   return Fail(std::move(last));
 }
 
-// A directory that has been removed, like the one that it stands for: nothing is found or made
-// there, and it can be left.
+// Returns a removed directory, in place of a directory that was removed. No file can be found or
+// made in it, and the shell can leave it.
 Result<UniqueFd> RemovedDirectory(const Identity& user) {
   const std::string path = "/dev/shm/.atoll-" + NewUuid(false);
   const FileIdentity as(user);
@@ -114,7 +115,8 @@ Status ResidentShell::Spawn() {
   } else {
     spec.argv = {"sh", "-s"};
   }
-  // The environment is part of the state, or a variable that a run has unset would come back.
+  // The environment is part of the state. Otherwise a variable that a run has unset would come
+  // back.
   if (state_.text.empty()) {
     spec.env = core_.CommandEnvironment().entries();
   } else {
@@ -145,7 +147,7 @@ void ResidentShell::Flush() {
     const ssize_t n = ::send(socket_.get(), outgoing_.data() + sent, outgoing_.size() - sent,
                              MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) continue;
-    // Any other error means that the shell has ended, which is told by itself.
+    // Any other error means that the shell has ended, which is reported separately.
     if (n < 0 && errno != EAGAIN) sent = outgoing_.size();
     if (n < 0) break;
     sent += static_cast<size_t>(n);
@@ -163,7 +165,7 @@ void ResidentShell::Receive() {
     const ssize_t n = ::recv(socket_.get(), bytes, sizeof bytes, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n <= 0) {
-      // Nobody holds the other end: the shell has ended, or become another program.
+      // The other end is closed: the shell has ended or has executed another program.
       core_.loop.Unwatch(watch_);
       socket_.reset();
       return;
@@ -188,8 +190,8 @@ void ResidentShell::Receive() {
   }
 }
 
-// The shell is a stranger's, who may write here whatever he finds out about: nothing of it is
-// believed beyond this session.
+// Parses a field of the shell's report. The report is untrusted, because any script can write to
+// the socket. It affects this session only.
 void ResidentShell::OnField(std::string field) {
   if (field.empty() || (dead_ && field[0] == 'r')) return;
   const char kind = field[0];
@@ -264,7 +266,8 @@ void ResidentShell::Settle() {
       const std::string open = "/proc/" + std::to_string(job_->pid()) + "/fd/";
       ours = out_->IsAt(open + "1") && out_->IsAt(open + "2");
     }
-    // If the shell has put something between (`exec > >(tee log)`), that is what holds the pipe.
+    // Otherwise the shell has put another program in between (`exec > >(tee log)`), and that
+    // program holds the pipe.
     if (ours && MoveOutput()) return;
   }
   Rest();
@@ -289,7 +292,7 @@ Status ResidentShell::MoveOutput() {
 
 void ResidentShell::Rest() {
   phase_ = Phase::kIdle;
-  // Output from between runs belongs to none of them.
+  // Output between runs belongs to no run.
   out_->Drain();
   if (run_) Begin(std::move(*std::exchange(run_, nullptr)));
   client_.settled();
@@ -338,7 +341,7 @@ void ResidentShell::ResumeOutput() {
 void ResidentShell::Ended(JobExit exit) {
   const auto self = shared_from_this();
   dead_ = true;
-  // Its last words may still be in the socket.
+  // The last report may still be in the socket.
   while (socket_) {
     char byte;
     if (::recv(socket_.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0) break;
@@ -361,7 +364,7 @@ void ResidentShell::Ended(JobExit exit) {
   EndRun(exit);
   OutputPipe::Abandon(std::move(out_));
   client_.gone(std::move(unsent));
-  // This is the job's own end: it must outlive the call.
+  // Keeps the object alive, because the job is the caller.
   core_.loop.Post([self] {});
 }
 

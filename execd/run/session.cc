@@ -13,7 +13,8 @@ namespace atl::execd {
 namespace {
 
 constexpr int64_t kDayUs = int64_t{24} * 3600 * 1'000'000;
-// Leaves of a session that are kept to be killed with it; of more the oldest go on by themselves.
+// Limit on the leaves that a session keeps in order to kill them when it ends. Beyond it, the
+// oldest are released and go on.
 constexpr size_t kMaxLeft = 64;
 constexpr std::string_view kTooLarge =
     "[the session's shell had ended; its variables and functions were more than 8 MiB, and are as "
@@ -37,12 +38,12 @@ class Sessions::Execution : public std::enable_shared_from_this<Sessions::Execut
         exchange_(std::move(exchange)),
         events_("stdout", form) {}
 
-  // Answers the exchange in any case.
+  // Starts the run. Answers the exchange in any case.
   void Start(const Request& request);
   void Kill() {
     if (shell_) shell_->Kill();
   }
-  // The run goes on in `to` if it was to begin in `from`.
+  // Moves a pending run from `from` to `to`.
   void Move(const ResidentShell* from, const std::shared_ptr<ResidentShell>& to) {
     if (shell_.get() == from) shell_ = to;
   }
@@ -58,7 +59,7 @@ class Sessions::Execution : public std::enable_shared_from_this<Sessions::Execut
   std::shared_ptr<Session> session_;
   std::shared_ptr<Exchange> exchange_;
   std::shared_ptr<ResidentShell> shell_;
-  bool own_ = false;  // the shell is for this run alone
+  bool own_ = false;  // the shell serves this run only
   OutputEvents events_;
   std::string batch_;
   EventLoop::Id ping_ = 0, timeout_ = 0;
@@ -92,7 +93,7 @@ void Sessions::Execution::Start(const Request& request) {
   ping_ = loop_.After(kEventPingUs, [this] { Ping(); });
   timeout_ = loop_.After(request.timeout_us, [this] { shell_->Interrupt(true); });
   exchange_->OnWritable([this] { shell_->ResumeOutput(); });
-  // Unlike a command, a run ends with its client.
+  // A run ends when its client disconnects, unlike a command.
   exchange_->OnClosed([this] {
     shell_->ResumeOutput();
     shell_->Interrupt(false);
@@ -135,7 +136,7 @@ void Sessions::Execution::Ended(const JobExit& exit) {
   exchange_->Write(batch_);
   exchange_->Finish();
   if (own_) shell_->Release();
-  // The last that holds us may be the shell's run, which is being told.
+  // Keeps the object alive: the caller may be the shell's run, which may hold the last reference.
   loop_.Post([self = shared_from_this()] {});
   session_->running.erase(this);
 }
@@ -250,7 +251,7 @@ void Sessions::RunIn(const std::shared_ptr<Session>& session,
                      const std::shared_ptr<Exchange>& exchange, const Request& request) {
   const bool expands = request.cwd.find_first_of("$~") != std::string::npos;
   if (expands && session->shell && session->shell->settling()) {
-    // Its variables are on their way.
+    // The session's shell is about to report its variables.
     session->waiting.emplace_back(
         [this, session, exchange, request] { RunIn(session, exchange, request); });
     return;
@@ -270,7 +271,7 @@ void Sessions::RunIn(const std::shared_ptr<Session>& session,
                              "cwd '" + request.cwd + "': " + opened.error().message());
       return;
     }
-    // A relative one is relative to our own, which is the root.
+    // A relative path is relative to execd's directory, which is the root.
     resolved.cwd = path->starts_with('/') ? *path : "/" + *path;
   }
   std::make_shared<Execution>(this, session, exchange, request.form)->Start(resolved);
@@ -288,7 +289,7 @@ bool Sessions::Destroy(const std::string& id) {
   }
   session->left.clear();
   if (session->shell) session->shell->Kill();
-  // Each stays alive by its shell's end.
+  // The end of its shell keeps each execution alive.
   for (const auto& [raw, execution] : session->running) execution->Kill();
   return true;
 }

@@ -5,7 +5,7 @@
 namespace atl::execd {
 namespace {
 
-// execve takes at most 128 KiB in one argument.
+// Size of one piece, because execve accepts at most 128 KiB in one argument.
 constexpr size_t kStatePiece = 100 << 10;
 
 }  // namespace
@@ -64,7 +64,7 @@ void ShellRun::OnReport(std::string_view bytes) {
   if (reported_.size() + bytes.size() <= kMaxReport) {
     reported_.append(bytes);
   } else {
-    // Without the closing NUL the report is void.
+    // Without the closing NUL the report is invalid.
     reported_.clear();
   }
 }

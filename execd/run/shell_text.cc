@@ -10,17 +10,17 @@ namespace {
 
 // The loop is one line, so that a script's first line is line 1 in messages and in LINENO.
 //
-// While a script runs, its descriptor 0 is /dev/null, and the socket is where bash saves it:
-// close-on-exec, at 248, because 247 is what 0 is duplicated from (bash saves above it). So no
-// program inherits the socket, and a script that opens or closes 3, 10 or 200 does not meet it.
-// 247 is closed by `exec`, which is not undone. In a list that ends in "&&" the status of the last
-// script ($?) is neither an error of `set -e` nor of an ERR trap.
+// While a script runs, its descriptor 0 is /dev/null. Bash saves the socket close-on-exec at 248,
+// because `exec` duplicates 0 from 247 and bash saves above that number. So no program inherits the
+// socket, and a script that opens or closes 3, 10 or 200 does not affect it. `exec` closes 247,
+// which is not undone. In a list that ends in "&&", the status of the last script ($?) triggers
+// neither `set -e` nor an ERR trap.
 //
-// `read -N` takes bytes (LC_ALL=C) and whole blocks; a line of a socket is read byte by byte.
+// `read -N` reads bytes (LC_ALL=C) in whole blocks; it reads a line of a socket byte by byte.
 // __atoll_x runs when the shell exits: by `exit`, `set -e`, an error, or the signal of a timeout. A
-// script's own EXIT trap comes behind it, in the same trap; the function `trap`, there while a
-// script runs that speaks of traps, puts it there and lists it as it was given.
-// __atoll_q is defined for $? alone. A script's `break` outside of its loops ends the inner loop.
+// script's own EXIT trap runs after it, in the same trap. While a script that mentions traps runs,
+// the function `trap` puts the script's trap there and lists it as the script gave it. __atoll_q is
+// defined for $? only. A script's `break` outside of its loops ends the inner loop.
 constexpr std::string_view kBash = R"(__atoll_q() { return "$1"; };
 __atoll_d() { { builtin printf 'd%s\0e' "$PWD"; builtin trap -p EXIT; builtin printf '\0v';
  builtin declare -p; builtin declare -f; builtin alias -p; builtin shopt -p; builtin shopt -po;
@@ -54,7 +54,7 @@ while :; do while { IFS=' ' TMOUT= builtin read -r __atoll_n __atoll_k __atoll_j
 done;
 builtin exit)";
 
-// The same for a shell that has none of that; it lists its exported variables only.
+// The loop for other shells, which lack these features. It reports exported variables only.
 constexpr std::string_view kSh = R"(__atoll_b='
 '; __atoll_q() { return "$1"; }
 __atoll_d() { { printf 'd%s\0e\0v' "$PWD"; export -p; printf '\0'; } >&0 2>/dev/null; }
@@ -71,7 +71,7 @@ while :; do while IFS=' ' read -r __atoll_n __atoll_k __atoll_j || exit; do
 done
 )";
 
-// Bash takes bytes, the other shells lines.
+// Encodes a request. Bash reads it by bytes, other shells by lines.
 std::string Request(bool bash, const std::string& kind, std::string text) {
   auto size = text.size();
   if (!bash) {
@@ -81,7 +81,8 @@ std::string Request(bool bash, const std::string& kind, std::string text) {
   return std::to_string(size) + " " + kind + "\n" + text;
 }
 
-// A script has set the EXIT trap unseen, in a file that it has read: our part of it is gone.
+// Returns the EXIT trap with execd's part. A script may have set the trap in a file that it
+// sourced, which removes that part.
 std::string ExitTrapRepaired(const ShellState& state) {
   constexpr std::string_view kOurs = "trap -- '__atoll_x", kHead = "trap -- ", kTail = " EXIT\n";
   if (!state.exit_trap_known || state.exit_trap.starts_with(kOurs)) return {};
@@ -95,11 +96,12 @@ std::string ExitTrapRepaired(const ShellState& state) {
          ";builtin trap -- \"__atoll_x\"$'\\n'\"$__atoll_u\" EXIT;";
 }
 
-// Longer ones are of no use in a path, and many that do not end would take for ever.
+// Limit on a word. A longer word is of no use in a path, and many unterminated words would take
+// very long.
 constexpr size_t kMaxWord = 2 * PATH_MAX;
 
-// The word at the beginning of `text`: pieces in quotes of either kind, and bare ones. Nothing if
-// it holds anything else that a shell would not take as it stands.
+// Reads the word at the start of `text`: quoted pieces of either kind, and unquoted pieces. Returns
+// nullopt if the word contains anything that a shell would not take literally.
 std::optional<std::string> ReadWord(std::string_view text) {
   std::string word;
   for (size_t i = 0; i < text.size() && text[i] != '\n';) {
@@ -129,7 +131,7 @@ std::optional<std::string> ReadWord(std::string_view text) {
 Variables ExportedVariables(std::string_view text) {
   Variables variables;
   while (!text.empty()) {
-    // "declare -rx NAME=…" of bash, "export NAME=…" of others.
+    // Bash prints "declare -rx NAME=…", other shells "export NAME=…".
     std::string_view line = text.substr(0, text.find('\n'));
     const size_t flags = line.starts_with("declare -") ? line.find(' ', 9) : std::string::npos;
     const bool exported = line.starts_with("export ") ||
@@ -156,9 +158,8 @@ std::string ShellLoop(bool bash) {
   return loop;
 }
 
-// Lines, and not one list: some of the shell's own variables refuse to be set, and what is refused
-// ends the line. Functions may hold extended patterns, which the option has to allow before they
-// are read.
+// Separate lines, because some of the shell's own variables refuse assignment, and a refusal ends
+// the line. The option extglob comes first, because functions may contain extended patterns.
 std::string RestoringScript(bool bash, const ShellState& state) {
   return (bash ? "shopt -s extglob;" : "") +
          ("exec 9>&2 2>/dev/null;__atoll_p=$PWD\n" + state.text) +

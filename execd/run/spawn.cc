@@ -28,12 +28,12 @@ struct Failure {
   size_t program = 0;
 };
 
-// Everything the child needs, prepared before the clone: it may not allocate.
+// Everything that the child needs. Prepared before the clone, because the child may not allocate.
 struct ChildPlan {
   const SpawnSpec* spec;
   std::vector<char*> argv, env;
   Failure* failure;
-  int procs = -1;  // cgroup.procs of the leaf, for a child that was not born there
+  int procs = -1;  // cgroup.procs of the leaf, if the child was not cloned into it
 };
 
 [[noreturn]] void Give(ChildPlan* plan, Step step) {
@@ -42,17 +42,19 @@ struct ChildPlan {
   ::_exit(127);
 }
 
-// Where a child with memory of its own can leave it; null if there is no memory.
+// Returns shared memory in which a child with memory of its own reports a failure, or null if there
+// is no memory.
 Failure* SharedFailure() {
   static void* const page =
       ::mmap(nullptr, sizeof(Failure), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   return page == MAP_FAILED ? nullptr : new (page) Failure;
 }
 
-// Programs size themselves by the processors that they may run on: as many as the limit amounts to.
-// Which, the scheduler has just said by putting the child on the idlest; its neighbours follow. The
-// quota is what holds, so that this may fail, and be undone from inside. Raw calls: the C library
-// reads the processor's number from the parent's memory.
+// Limits the child to as many CPUs as its CPU limit amounts to, because programs size themselves by
+// the CPUs that they may use. The child stays on its present CPU, which the scheduler chose because
+// it was the most idle, and the next ones. The quota enforces the limit, so this may fail, and the
+// sandbox may undo it. Raw system calls, because the C library reads the CPU's number from the
+// parent's memory.
 void StayOn(int count) {
   unsigned here = 0;
   cpu_set_t allowed, chosen;
@@ -74,7 +76,7 @@ void StayOn(int count) {
 
 void EnterIdentity(ChildPlan* plan) {
   const Identity& who = *plan->spec->identity;
-  // Raw calls: the C library's wrappers would look for threads to signal.
+  // Raw system calls, because the C library's wrappers would look for threads to signal.
   if (::syscall(SYS_setgroups, who.groups.size(), who.groups.data()) != 0 ||
       ::syscall(SYS_setresgid, who.gid, who.gid, who.gid) != 0 ||
       ::syscall(SYS_setresuid, who.uid, who.uid, who.uid) != 0) {
@@ -82,7 +84,7 @@ void EnterIdentity(ChildPlan* plan) {
   }
 }
 
-// execvp's rules: go on after "not there", remember "not allowed".
+// Follows execvp: continues after ENOENT and the like, and remembers EACCES.
 void Exec(ChildPlan* plan) {
   int error = ENOENT;
   size_t which = 0;
@@ -102,35 +104,35 @@ bool HasScore(const SpawnSpec& spec) {
   return spec.score >= 0 && !spec.spared;
 }
 
-// Runs in the child, mostly on memory shared with the parent, which waits. Only system calls from
-// here.
+// Runs in the child, usually on memory shared with the suspended parent. Makes only system calls.
 [[noreturn]] __attribute__((noinline)) void Child(ChildPlan* plan) {
   const SpawnSpec& spec = *plan->spec;
   if (plan->procs >= 0 && ::write(plan->procs, "0", 1) != 1) Give(plan, Step::kLeaf);
-  // execd's, whose file this is; ours stays.
+  // Resets execd's score, because the file is execd's. The child keeps its own score.
   if (HasScore(spec) && ::write(spec.score, "0", 1) != 1) Give(plan, Step::kScore);
   if (spec.controlling_tty) {
     ::setsid();
   } else {
     ::setpgid(0, 0);
   }
-  // "0" is the writer itself: never waits for a grace period, unlike cgroup.procs.
+  // "0" means the writer itself. This never waits for a grace period, unlike cgroup.procs.
   for (const int tasks : spec.tasks) {
     if (::write(tasks, "0", 1) != 1) Give(plan, Step::kTasks);
   }
   if (spec.cpus > 0) StayOn(spec.cpus);
-  // execd's own three are never free, so these are all above 2 and dup2 clears close-on-exec.
+  // execd's descriptors 0 to 2 are never free, so all of these are above 2, and dup2 clears
+  // close-on-exec.
   for (int i = 0; i < 3; ++i) {
     if (::dup2(spec.stdio[i], i) < 0) Give(plan, Step::kStdio);
   }
-  // Whatever is number 3 with us is in use by none of these any more.
+  // execd's descriptor 3, if any, is no longer needed here, so dup2 may replace it.
   if (spec.report >= 0 && ::dup2(spec.report, 3) < 0) Give(plan, Step::kStdio);
   if (spec.controlling_tty && ::ioctl(0, TIOCSCTTY, 0) != 0) Give(plan, Step::kTty);
   EnterIdentity(plan);
-  // After the change of identity: the directory's permissions count for the user.
+  // After the change of identity, so that the directory's permissions count for the user.
   if (spec.cwd >= 0 && ::fchdir(spec.cwd) != 0) Give(plan, Step::kCwd);
-  // Last: until here a signal could have run nothing of ours, but must not kill a half-made child
-  // whose parent is suspended in vfork either.
+  // Last. Until here no signal handler of execd can run, and no signal may kill a half-made child
+  // whose parent is suspended in vfork.
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -138,10 +140,10 @@ bool HasScore(const SpawnSpec& spec) {
   __builtin_unreachable();
 }
 
-// clone3 as an inline instruction: parent and child come back to this very frame, the child first.
-// A library function could not do this, because the child would return from it and overwrite the
-// parent's return address (vfork(2) has the same problem and solves it in assembly). The sixth
-// argument, which the call does not take, is for the sandbox's filter; execve clears its register.
+// Calls clone3 by an inline instruction: parent and child both return to this frame, the child
+// first. A library function cannot do this, because the child would return from it and overwrite
+// the parent's return address (vfork(2) has the same problem and solves it in assembly). The sixth
+// argument, which clone3 does not use, is for the sandbox's filter; execve clears its register.
 __attribute__((noinline)) long CloneAndRun(clone_args* args, ChildPlan* plan) {
   long result;
   const uint64_t pass = plan->spec->pass;
@@ -209,7 +211,7 @@ void GivePipes(std::span<const int> stdio, const Identity& user) {
   for (const int fd : stdio) {
     struct stat info;
     if (::fstat(fd, &info) != 0 || !S_ISFIFO(info.st_mode) || info.st_uid == user.uid) continue;
-    // What goes on without it is only the opening by name.
+    // Failure only prevents opening the pipe by name.
     [[maybe_unused]] const int given = ::fchown(fd, user.uid, static_cast<gid_t>(-1));
   }
 }
@@ -233,13 +235,13 @@ Result<pid_t> Spawn(const SpawnSpec& spec) {
     args.flags |= CLONE_INTO_CGROUP;
     args.cgroup = static_cast<uint64_t>(spec.leaf->dir.get());
   }
-  // Inherited: what /proc has of the child is the host's until its program runs, which may be after
-  // we do.
+  // Set before the clone and inherited, because the child's files in /proc belong to the host until
+  // its execve, which may come after execd's next step.
   if (HasScore(spec)) ATOLL_TRY(sys::WriteAll(spec.score, wire::kOomScore));
   long pid = CloneAndRun(&args, &plan);
   if (pid == -EAGAIN && spec.leaf) {
-    // The sandbox's processes have used its limit up. Beside execd there is a reserve, which none
-    // of them can be born in; a process may still be moved into a full group.
+    // The sandbox's processes have used up the limit on processes. execd has a reserve, in which no
+    // child of the leaf can be cloned. But a process may still be moved into a full cgroup.
     auto procs = sys::OpenAt(spec.leaf->dir.get(), "cgroup.procs", O_WRONLY);
     if (procs) {
       plan.procs = procs->get();
@@ -251,7 +253,7 @@ Result<pid_t> Spawn(const SpawnSpec& spec) {
   if (pid < 0 && HasScore(spec)) ATOLL_TRY(sys::WriteAll(spec.score, "0"));
   if (pid < 0) return Fail(SysError("clone3", static_cast<int>(-pid)));
   if (plan.failure->step == Step::kNone) return static_cast<pid_t>(pid);
-  // It has ended already; nobody else may see its exit.
+  // The child has ended already; no other part may see its exit.
   while (::waitpid(static_cast<pid_t>(pid), nullptr, 0) < 0 && errno == EINTR) {
   }
   return Fail(ChildError(plan));

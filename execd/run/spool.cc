@@ -14,11 +14,12 @@
 namespace atl::execd {
 namespace {
 
-// What is given back to the disk at once: 48 MiB kept a processor in the kernel for 4.5 ms.
+// Size of the piece that is returned to the disk at once. Returning 48 MiB kept a CPU in the kernel
+// for 4.5 ms.
 constexpr int64_t kPiece = 4 << 20;
 
-// O_TMPFILE where the file system knows it (overlayfs since 6.3), else a name that is removed at
-// once.
+// Opens a nameless file: by O_TMPFILE if the file system supports it (overlayfs since 6.3), else by
+// a name that is removed at once.
 Result<UniqueFd> NamelessFile(const std::string& directory) {
   const int flags = O_RDWR | O_APPEND;
   auto fd = sys::Open(directory, flags | O_TMPFILE, 0600);
@@ -38,7 +39,7 @@ Result<std::unique_ptr<Spool>> Spool::Open(EventLoop* loop, const char* tmpdir,
   auto file = NamelessFile(tmpdir && tmpdir[0] == '/' ? tmpdir : "/tmp");
   if (!file) file = NamelessFile("/");
   if (!file) {
-    // A read-only image without /tmp.
+    // The image is read-only and has no /tmp.
     UniqueFd memory(::memfd_create("execd-output", MFD_CLOEXEC));
     if (!memory) return FailSys("memfd_create");
     if (::fcntl(memory.get(), F_SETFL, O_APPEND) != 0) return FailSys("fcntl O_APPEND");
@@ -97,7 +98,7 @@ void Spool::Append(std::string_view bytes) {
 }
 
 void Spool::GiveBack() {
-  // Not every file system can; then the log just stays.
+  // Some file systems do not support it; the log then stays whole.
   if (Size() - start_ >= keep_ + kPiece &&
       ::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, start_, kPiece) == 0) {
     start_ += kPiece;

@@ -23,7 +23,7 @@ constexpr size_t kInputHigh = 64 << 10;
 constexpr char kStdin = 0, kStdout = 1, kStderr = 2, kReplay = 3;
 constexpr uint16_t kNormal = 1000, kProtocolError = 1002, kTooBig = 1009, kTakenOver = 4001;
 
-// Of a body of POST /pty; the directory is tried.
+// Parses the body of POST /pty, and checks that the directory exists.
 Result<TerminalProcess::Program> ReadProgram(Core& core, std::string body) {
   ATOLL_ASSIGN(const JsonDocument document, ParseObject(std::move(body), true));
   ATOLL_ASSIGN(const auto ids, IdsMember(document.root()));
@@ -48,7 +48,7 @@ Result<TerminalProcess::Program> ReadProgram(Core& core, std::string body) {
 
 }  // namespace
 
-// One client's WebSocket.
+// The WebSocket of one client.
 class Attachment : public std::enable_shared_from_this<Attachment>, private WebSocketReader::Sink {
  public:
   Attachment(Core* core, std::shared_ptr<Exchange> exchange, std::weak_ptr<Terminal> terminal)
@@ -100,7 +100,7 @@ class Terminal : public std::enable_shared_from_this<Terminal> {
   void TakeOver();
   void End();
 
-  // From the client.
+  // Input of the client.
   void Input(std::string_view bytes);
   void EndInput() {
     if (process_) process_->EndInput();
@@ -120,17 +120,17 @@ class Terminal : public std::enable_shared_from_this<Terminal> {
   Status StartProcess(bool pty);
   void OnOutput(bool is_stderr, std::string_view bytes);
   void OnExit(const JobExit& exit);
-  // The last words to the client.
+  // Sends the exit to the client, as the last message.
   void TellExit(const JobExit& exit);
 
   Core& core_;
   const std::string id_;
   const TerminalProcess::Program program_;
-  UniqueFd master_;  // the pseudo-terminal, until the first process has it
+  UniqueFd master_;  // the pseudo-terminal, until the first process takes it
   OutputRing ring_{kRing};
   std::unique_ptr<TerminalProcess> process_;
-  // Of a program that was named. Only a shell starts again for the next client; whoever comes after
-  // the end of another program is told how it ended.
+  // Exit of a program that the client named. Only a shell is started again for the next client;
+  // later clients of another program get its exit.
   std::optional<JobExit> ended_;
   bool pty_ = true;
   std::shared_ptr<Attachment> client_;
@@ -327,12 +327,13 @@ void Terminal::OnOutput(bool is_stderr, std::string_view bytes) {
   ring_.Append(bytes);
   if (!client_) return;
   client_->Output(is_stderr ? kStderr : kStdout, bytes);
-  // A client that does not read holds the terminal up; without a client only the ring turns.
+  // A client that does not read pauses the terminal. Without a client the ring overwrites its
+  // oldest output.
   if (client_->full()) process_->PauseOutput();
 }
 
 void Terminal::OnExit(const JobExit& exit) {
-  // Called by the process itself.
+  // Destroyed after this turn, because the process is the caller.
   const std::shared_ptr<TerminalProcess> last(std::move(process_));
   core_.loop.Post([last] {});
   if (!program_.argv.empty() || !program_.command.empty()) ended_ = exit;
@@ -342,7 +343,7 @@ void Terminal::OnExit(const JobExit& exit) {
 void Terminal::TellExit(const JobExit& exit) {
   std::string json = "{\"type\":\"exit\",\"exit_code\":";
   AppendJsonInteger(&json, exit.code);
-  // Beside upstream's members: what -1 means, and which limit was met.
+  // Members besides upstream's: the meaning of -1, and the limit that was hit.
   if (exit.signal != 0 || exit.lost_to_memory || exit.fork_refused) {
     json.append(",\"error\":");
     AppendJsonString(&json, exit.Describe());
@@ -382,7 +383,8 @@ void Terminals::Create(const std::shared_ptr<Exchange>& exchange) {
                       "64 terminals are open: delete some that are not needed");
       return;
     }
-    // Whoever is told "created" finds a terminal: it is taken now, not when a client attaches.
+    // Opens the pseudo-terminal now, not when a client attaches, so that "created" guarantees a
+    // terminal.
     auto master = TerminalProcess::OpenMaster(program->identity);
     if (!master) {
       const bool full = master.error().error_number() == ENOSPC;

@@ -43,7 +43,7 @@ int TerminalSignal(std::string_view name) {
 }
 
 Result<UniqueFd> TerminalProcess::OpenMaster(const Identity& identity) {
-  // The terminal belongs to who opens it.
+  // The user that opens the terminal owns it.
   const FileIdentity as(identity);
   ATOLL_ASSIGN(UniqueFd master, sys::Open("/dev/ptmx", O_RDWR | O_NOCTTY | O_NONBLOCK));
   int unlock = 0;
@@ -52,7 +52,7 @@ Result<UniqueFd> TerminalProcess::OpenMaster(const Identity& identity) {
 }
 
 Status TerminalProcess::OpenSlave(SpawnSpec* spec, UniqueFd* slave) {
-  // Never by the name /dev/pts/N, in whose place something else may stand (CVE-2025-52565).
+  // Not opened by the name /dev/pts/N, because another file may be in its place (CVE-2025-52565).
   const int fd = ::ioctl(master_.get(), TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
   if (fd < 0) return FailSys("ioctl TIOCGPTPEER");
   slave->reset(fd);
@@ -115,7 +115,8 @@ TerminalProcess::~TerminalProcess() {
   OutputPipe::Abandon(std::move(err_));
 }
 
-// Out of the set when there is nothing to ask for: a hang-up would be reported all the same.
+// Removes the master from epoll if no events are wanted, because epoll would report a hang-up
+// anyway.
 void TerminalProcess::WatchMaster() {
   uint32_t events = 0;
   if (pty_ && !paused_) events |= EPOLLIN;
@@ -132,12 +133,12 @@ void TerminalProcess::OnMaster(uint32_t events) {
   if (events & EPOLLOUT) FlushInput();
   if (!pty_) {
     if (events & (EPOLLERR | EPOLLHUP)) {
-      CloseInput();  // nobody reads it any more
+      CloseInput();  // no process reads it any more
     }
     return;
   }
   if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) && !paused_ && !ReadMaster()) {
-    // All slaves are closed; the exit of the shell itself comes by its own way.
+    // All slaves are closed. The exit of the shell itself is reported separately.
     core_.loop.Unwatch(watch_);
     watch_ = 0;
     if (exited_) Finish();
@@ -185,7 +186,7 @@ void TerminalProcess::EndInput() {
   if (input_.empty()) CloseInput();
 }
 
-// Of pipes; a terminal's master carries its output too.
+// Closes the input pipe. Not for terminals, whose master also carries the output.
 void TerminalProcess::CloseInput() {
   core_.loop.Unwatch(watch_);
   watch_ = 0;
@@ -231,8 +232,8 @@ void TerminalProcess::Ended(const JobExit& exit) {
   }
 }
 
-// The kernel moves a terminal's last output to our side after the writer is gone. Its end is when
-// the last slave has been closed; processes that were left in the background may keep one open.
+// The kernel moves a terminal's last output to the master after the writer has exited. The output
+// ends when the last slave is closed; background processes may keep one open.
 void TerminalProcess::FinishWhenDrained() {
   linger_ = core_.loop.After(kLingerUs, [this] {
     if (paused_) {

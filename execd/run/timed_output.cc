@@ -5,9 +5,10 @@
 namespace atl::execd {
 namespace {
 
-// Moments closer than this are one: a program that writes byte by byte has a mark for each.
+// Times closer than this count as equal. Otherwise a program that writes byte by byte would have a
+// mark for each byte.
 constexpr int64_t kSameMomentUs = 1000;
-// 24 bytes each. Above it the oldest bytes go, however few they are.
+// Limit on marks of 24 bytes. Beyond it the oldest bytes are dropped, however few they are.
 constexpr size_t kMaxMarks = 2048;
 
 }  // namespace

@@ -9,11 +9,11 @@ constexpr std::string_view kBegin = "-----BEGIN CERTIFICATE-----";
 constexpr std::string_view kEnd = "-----END CERTIFICATE-----";
 
 struct Piece {
-  std::string_view before;  // not a certificate
-  std::string_view block;   // empty: there is none any more
+  std::string_view before;  // text before the certificate
+  std::string_view block;   // empty: no further certificate
 };
 
-// Takes all up to the end of the next certificate out of `rest`.
+// Removes everything up to the end of the next certificate from `rest`.
 Piece Next(std::string_view* rest) {
   const size_t begin = rest->find(kBegin);
   const size_t end = begin == std::string_view::npos ? begin : rest->find(kEnd, begin);

@@ -12,7 +12,8 @@
 namespace atl::execd {
 namespace {
 
-// Of one run. A Java machine needs half a second on a whole processor, and sandboxes have less.
+// Time limit of one run. A Java virtual machine needs half a second on a whole CPU, and sandboxes
+// have less.
 constexpr int64_t kTimeoutUs = 30'000'000;
 constexpr const char* kJavaAlias = "opensandbox-mitmproxy";
 constexpr const char* kNssName = "opensandbox-mitmproxy";
@@ -23,8 +24,9 @@ bool OnlyRootWrites(const std::string& path) {
   return ::stat(path.c_str(), &info) == 0 && info.st_uid == 0 && (info.st_mode & 022) == 0;
 }
 
-// The system's stores are root's. But what another user can put into PATH is run as the image's:
-// it may have done so in the sandbox whose snapshot this one is of.
+// Returns the user that runs the program. System stores need root. But a program that another user
+// could have put into PATH runs as the image's user, because that user may have done so in the
+// sandbox of the snapshot.
 const Identity& RunnerOf(const std::string& program, const Identity& user) {
   const std::string directory = program.substr(0, program.rfind('/') + 1);
   return OnlyRootWrites(directory) && OnlyRootWrites(program) ? kRoot : user;
@@ -32,7 +34,7 @@ const Identity& RunnerOf(const std::string& program, const Identity& user) {
 
 std::string Find(std::string_view name, const Environment& env) {
   std::string program = FindProgram(name, env);
-  // Of a relative entry of PATH.
+  // Skips a program found by a relative entry of PATH.
   if (!program.starts_with('/')) program.clear();
   return program;
 }
@@ -42,7 +44,7 @@ bool IsRegularFile(const std::string& path) {
   return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
 }
 
-// "-cacerts" is the one that Java reads, wherever it lies. Java 8 does not know the word.
+// "-cacerts" is the store that Java reads, at any path. Java 8 does not support the option.
 std::vector<std::string> JavaStore(const std::string& keytool) {
   char real[PATH_MAX];
   std::string home = ::realpath(keytool.c_str(), real) != nullptr ? real : "";
@@ -80,7 +82,8 @@ void TrustStores::FillJava() {
   };
   Run(import, runner, [=, this, &runner](const Status& status) {
     if (status || status.error().code() == Code::kDeadlineExceeded) return filled(status);
-    // Perhaps there is one of that name, a parent's. Asking first would be a machine more for all.
+    // The import may have failed because a parent's certificate has this alias. Checking for it
+    // first would cost every sandbox another start of Java.
     Run(remove, runner, [=, this, &runner](const Status&) { Run(import, runner, filled); });
   });
 }
@@ -137,7 +140,7 @@ Status TrustStores::Start(std::vector<std::string> argv, const Identity& identit
   spec.identity = &identity;
   spec.cwd = directory.get();
   ATOLL_TRY(run_.Start(std::move(spec), kTimeoutUs, std::move(then)));
-  // Nothing is there before the sandbox's own programs.
+  // Kills leftovers: nothing else may run before the sandbox's own programs.
   run_.EndWhole();
   return {};
 }

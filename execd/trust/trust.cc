@@ -20,10 +20,10 @@
 namespace atl::execd {
 namespace {
 
-// Mozilla's, which nearly all are, is a quarter of a megabyte.
+// Limit on a bundle. Mozilla's, which most images have, is 250 KiB.
 constexpr size_t kMaxBundle = 4 << 20;
 
-// Where distributions have theirs: Debian and Alpine, Fedora, SUSE, Alpine again, Fedora again.
+// Bundles of distributions: Debian and Alpine, Fedora, SUSE, Alpine again, Fedora again.
 constexpr const char* kBundles[] = {
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -32,7 +32,7 @@ constexpr const char* kBundles[] = {
     "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
 };
 
-// From which update-ca-certificates and update-ca-trust make the bundle anew.
+// Directories from which update-ca-certificates and update-ca-trust build the bundle.
 struct Source {
   const char* directory;
   const char* name;
@@ -58,7 +58,7 @@ Status PutInPlace(const UniqueFd& directory, const std::string& name, std::strin
   if (!file) return FailSys("create");
   Cleanup remove([&] { ::unlinkat(directory.get(), temporary.c_str(), 0); });
   ATOLL_TRY(sys::WriteAll(file.get(), text));
-  // In this order: a change of owner takes bits of the mode away.
+  // fchown comes first, because it clears bits of the mode.
   if ((owner.uid != 0 || owner.gid != 0) && ::fchown(file.get(), owner.uid, owner.gid) != 0) {
     return FailSys("fchown");
   }
@@ -70,13 +70,13 @@ Status PutInPlace(const UniqueFd& directory, const std::string& name, std::strin
   return {};
 }
 
-// Directory and name of an absolute path.
+// Returns directory and name of an absolute path.
 std::pair<std::string, std::string> Parts(const std::string& path) {
   const size_t slash = path.rfind('/');
   return {slash == 0 ? "/" : path.substr(0, slash), path.substr(slash + 1)};
 }
 
-// With its directories.
+// Writes a file and creates missing directories.
 Status WriteNew(const std::string& path, std::string_view text) {
   const auto [directory, name] = Parts(path);
   ATOLL_ASSIGN(const UniqueFd place, MakeDirectory(directory, Identity()));
@@ -84,18 +84,18 @@ Status WriteNew(const std::string& path, std::string_view text) {
 }
 
 struct Bundle {
-  std::string path;  // of the file itself, behind all links; empty: it is not the system's
+  std::string path;  // the file itself, with links resolved; empty: not a system bundle
   std::string text;
   FileOwner owner;
 };
 
-// Nothing if there is none at this path, or not one that can be read.
+// Returns nullopt if there is no readable bundle at this path.
 std::optional<Bundle> ReadBundle(const std::string& path) {
   struct stat info;
   const auto file = OpenRegular(path, O_RDONLY, &info);
   if (!file) return {};
   auto text = sys::ReadAll(file->get(), kMaxBundle);
-  // Whatever it is, it is copied to where everybody can read it.
+  // Checks the contents, because they are copied to a file that everybody can read.
   if (!text || !HoldsCertificate(*text)) return {};
   Bundle bundle{std::string(PATH_MAX, '\0'),
                 *std::move(text),
@@ -106,7 +106,8 @@ std::optional<Bundle> ReadBundle(const std::string& path) {
   return bundle;
 }
 
-// An image without a bundle often has Python, of which each pip has one: "/usr/lib/python3.11/…".
+// Returns the bundle of a pip. An image without a system bundle often has Python, and each pip has
+// a bundle: "/usr/lib/python3.11/…".
 std::optional<Bundle> ReadPythonBundle() {
   constexpr int kMostNames = 1000;
   for (const std::string base : {"/usr/local/lib", "/usr/lib"}) {
@@ -139,10 +140,10 @@ Bundle FindBundle() {
   return ReadPythonBundle().value_or(Bundle());
 }
 
-// Where the link itself is not free, OpenSSL goes on with the next number.
+// Creates the hash link. If a name is in use, tries the next number, as OpenSSL does in lookups.
 Status LinkByHash(std::string name) {
   const auto directory = OpenDirectory(kHashDirectory, Identity());
-  if (!directory) return {};  // nobody looks there
+  if (!directory) return {};  // no program looks there
   for (char number = '0'; number <= '9'; ++number) {
     name.back() = number;
     if (::symlinkat(kAuthorityFile, directory->get(), name.c_str()) == 0) return {};
@@ -178,7 +179,8 @@ Status TrustAuthority(const wire::TrustedAuthority& authority, Environment* env,
   if (bundle.text.empty()) {
     complain("the image has no bundle of certificates: what reads one trusts this authority alone");
   }
-  // A bundle that has it, as after a rollback, is not copied up to be written as it was.
+  // A bundle that already has the certificate, as after a rollback, is not written: the write would
+  // copy it up unchanged.
   if (!bundle.path.empty() && merged != bundle.text) {
     const auto [directory, name] = Parts(bundle.path);
     const auto place = OpenDirectory(directory, Identity());
