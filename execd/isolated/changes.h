@@ -71,8 +71,7 @@ class SessionChanges {
   UniqueFd lower_;          // the lower directory of the walk's current one, if it exists
   std::string lower_path_;  // its path, with a slash at the end unless it is the root
   bool lower_known_ = false;
-  int pure_depth_ =
-      0;  // nothing of the lower directory is visible from this depth on; 0: no such depth
+  int pure_depth_ = 0;  // the lower directory is invisible from this depth on; 0: nowhere
   // An opaque upper directory, the lower directory that it hides, and the hidden names that remain
   // to be compared.
   UniqueFd hiding_, hidden_;

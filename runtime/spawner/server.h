@@ -106,7 +106,7 @@ class Server {
   UniqueFd signals_;
   UniqueFd connection_;
   EventLoop::Id connection_watch_ = 0;
-  UniqueFd rules_;                    // of the present daemon, or of the one before: only kept open
+  UniqueFd rules_;                    // held open for the present daemon or the previous one
   std::deque<wire::Reply> outgoing_;  // replies to this connection
   uint64_t connection_number_ = 0;
   bool ending_ = false;  // Stop was asked for: nothing new is begun

@@ -24,7 +24,7 @@ constexpr int64_t kMountPatienceUs = 30 * 1000 * 1000;
 // Meanwhile s3fs stores the files that the killed processes have closed.
 constexpr int64_t kFlushPatienceUs = 2 * 1000 * 1000;
 constexpr int64_t kLookAgainUs = 5 * 1000;
-constexpr int64_t kServersPatienceMs = 5000;  // for all servers together
+constexpr int64_t kServersPatienceMs = 5000;  // shared by all servers
 constexpr size_t kMaxMaking = 32;
 constexpr size_t kMaxLog = 16 << 10;
 constexpr size_t kMaxSecretFile = 4096;

@@ -51,7 +51,7 @@ class Copies {
     int stops = 0;
     int64_t held_since_us = 0;
     uint64_t held_micros = 0;
-    Status failed;  // for a reason that its output does not tell
+    Status failed;  // an error that its output does not show
     Done done;
   };
   Result<pid_t> Begin(const wire::CopyUpper& wanted, Run* run);

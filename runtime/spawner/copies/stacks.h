@@ -15,7 +15,7 @@
 namespace atl::spawner {
 
 struct Stacks {
-  std::vector<UniqueFd> layers;  // in the order of runtime/wire/unpack.h
+  std::vector<UniqueFd> layers;  // ordered as in runtime/wire/unpack.h
   size_t now = 0;
   size_t was = 0;
   size_t both = 0;

@@ -26,8 +26,8 @@ constexpr unsigned kFetchSeconds = 5;
 constexpr size_t kMostGroups = 4096;
 constexpr size_t kMostProcesses = 4096;
 constexpr size_t kProcsBytes = 64 << 10;
-constexpr size_t kMapsBytes = 8 << 20;  // of one process
-constexpr size_t kRanges = 512;         // of one call; UIO_MAXIOV is 1024
+constexpr size_t kMapsBytes = 8 << 20;  // limit for one process
+constexpr size_t kRanges = 512;         // limit for one call; UIO_MAXIOV is 1024
 
 // A parsed line of /proc/PID/maps, "7f12-7f34 rw-p 00000000 00:01 1024 /path" (proc(5)).
 struct Mapping {
@@ -121,7 +121,7 @@ class Fetch {
       // [vsyscall] is at an address of the kernel's. Such a range would have the whole call refused
       // (EFAULT).
       if (mapping.end >> 63 != 0) continue;
-      // On a file the same call would read the file into the cache, at our cost.
+      // Skips files, because the call would read them into the page cache, charged to the spawner.
       const bool anonymous = mapping.inode == 0;
       const bool shared = shared_device_ != 0 && mapping.major == ::gnu_dev_major(shared_device_) &&
                           mapping.minor == ::gnu_dev_minor(shared_device_);

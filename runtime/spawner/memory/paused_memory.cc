@@ -20,7 +20,7 @@ namespace {
 
 // A hostile sandbox takes seconds, and another must not wait for that.
 constexpr size_t kMostAtOnce = 2;
-constexpr size_t kMostWaiting = 4096;  // as many as there can be sandboxes
+constexpr size_t kMostWaiting = 4096;  // maximum number of sandboxes
 constexpr int64_t kTryLaterUs = 5 * 1000 * 1000;
 constexpr int64_t kTurnOffPatienceUs = 10 * 1000 * 1000;
 constexpr size_t kResultLimit = 4096;
@@ -169,7 +169,7 @@ Result<pid_t> PausedMemory::TryBegin(const std::string& id, Run* run) {
                                               MiB(use.bytes) + " left (pause.swap_size)");
   }
   ATOLL_ASSIGN(sys::Pipe pipe, sys::MakePipe());
-  // From here on something may be in swap.
+  // Recorded first, because the sandbox may have pages in swap from now on.
   out_.insert(id);
   if (Status allowed = host_.cgroups.AllowSwap(group); !allowed) {
     [[maybe_unused]] const Status restored = host_.cgroups.RestoreSwap(group);

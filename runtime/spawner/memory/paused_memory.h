@@ -53,7 +53,7 @@ class PausedMemory {
 
   // Ends the processes that are under way. What is in swap stays there.
   void Abandon();
-  // For the end of the spawner: takes the area down. Calls `done` within ten seconds.
+  // Takes the area down before the spawner ends. Calls `done` within ten seconds.
   void TurnOff(std::function<void(Status)> done);
 
   // Returns true if `pid` was one of these processes.
@@ -70,7 +70,7 @@ class PausedMemory {
     uint32_t slot = 0;  // the sandbox's slot
     bool fetches = false;
     bool stopped = false;
-    uint64_t bytes = 0;  // of the area, reserved while this runs
+    uint64_t bytes = 0;  // space in the area, reserved while this runs
     UniqueFd result;
     Done done;
   };

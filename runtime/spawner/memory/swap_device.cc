@@ -133,7 +133,7 @@ std::string NewUuid() {
     text.push_back(kDigits[static_cast<unsigned char>(byte) >> 4]);
     text.push_back(kDigits[static_cast<unsigned char>(byte) & 15]);
   }
-  return text;  // as its own sixteen bytes
+  return text;  // used as the sixteen bytes of the UUID
 }
 
 // Writes the header of mkswap(8).

@@ -20,7 +20,7 @@ namespace atl::spawner {
 Result<SwapKind> AvailableSwap(SwapKind wanted);
 
 struct SwapPlace {
-  std::string data_dir;  // where the file would be
+  std::string data_dir;  // directory of the swap file
   std::string run_dir;
   uint32_t instance = 0;
   uint64_t bytes = 0;

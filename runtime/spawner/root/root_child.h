@@ -23,7 +23,7 @@ namespace atl::spawner {
 
 struct RootReport {
   Status status = Fail(Code::kInternal, "the process that mounts the root died");
-  wire::Step step = wire::Step::kCount;  // where it failed
+  wire::Step step = wire::Step::kCount;  // the step that failed
   wire::StepMicros micros{};             // durations of its own steps, in microseconds
 };
 

@@ -22,7 +22,7 @@ constexpr uint64_t kMostBytes = uint64_t{1} << 30;
 constexpr int64_t kMostMicros = 5'000'000;
 constexpr size_t kMostDepth = 64;
 constexpr size_t kFillBuffer = 256 << 10;
-constexpr mode_t kNewMode = 0777;  // of Store::MakeVolume
+constexpr mode_t kNewMode = 0777;  // mode that Store::MakeVolume sets
 
 // The image is a stranger's, and other sandboxes may change the volume meanwhile. So no link is
 // followed, and every name is looked up in an open directory.

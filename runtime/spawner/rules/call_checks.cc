@@ -165,9 +165,10 @@ BpfProgram CheckPrctl() {
           Return(kAllow)};
 }
 
-// With a limit of exactly 1 the kernel starts no handler for a piped core_pattern (core(5)), which
-// as the host's root would read what crashed in here. 0 does not mean that. A program that asks for
-// 0 (ssh-agent, gpg-agent: they give up otherwise) has what it wants, so it is told yes.
+// Pretends that a change of RLIMIT_CORE succeeds, and keeps its value of 1. With a limit of exactly
+// 1 the kernel starts no handler for a piped core_pattern (core(5)). The handler would run as the
+// host's root and read the sandbox's core dump. A limit of 0 does not prevent it. Programs that ask
+// for 0 (ssh-agent, gpg-agent) exit on an error, and get what they want, which is no core file.
 BpfProgram CheckSetrlimit() {
   return {Load(ArgLow(0)), JumpIfEqual(RLIMIT_CORE, 0, 1), Return(kPretend), Return(kAllow)};
 }
@@ -195,7 +196,7 @@ BpfProgram CheckPrlimit() {
 // Like mmap for huge pages. But a caller with unknown flags must get the kernel's answer: Chromium
 // calls it with all flags to see whether the call exists, and ends at anything but EINVAL.
 BpfProgram CheckMemfdCreate() {
-  constexpr uint32_t kKnown = 0x1f | 0x3fU << 26;  // with NOEXEC_SEAL, EXEC and the page size
+  constexpr uint32_t kKnown = 0x1f | 0x3fU << 26;  // includes NOEXEC_SEAL, EXEC and the page size
   return {
       /*  0 */ Load(ArgLow(1)),
       /*  1 */ JumpIfAny(MFD_HUGETLB, 0, 3),

@@ -54,7 +54,7 @@ struct Config {
   std::string program;  // our own path at start: an upgrade puts the new file there
   // Directories that host paths of volumes lie beneath: plain absolute paths, none by default.
   std::vector<std::string> host_paths;
-  std::vector<wire::ObjectStore> object_stores;  // of buckets for volumes; none by default
+  std::vector<wire::ObjectStore> object_stores;  // stores of buckets for volumes; none by default
   std::string execd;  // paths of the programs to run; beside our own by default
   std::string unpack;
   std::string objects;

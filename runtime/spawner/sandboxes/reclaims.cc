@@ -33,7 +33,7 @@ void Empty(int reclaim, const cgroup::ChargeFiles& charges) {
     cgroup::LimitToKernelMemory(charges.of_kernel.get(), charges.limit.get());
   }
   for (int i = 0; i < kTries && !is_empty(); ++i) {
-    // On hybrid hosts the second pass settles what has been counted ahead.
+    // The second pass on hybrid hosts settles charges that were counted in advance.
     if (i > (hybrid ? 1 : 0)) ::poll(nullptr, 0, kWriteMs);
     const ssize_t n = ::write(reclaim, cgroup::kReclaimAll, sizeof cgroup::kReclaimAll - 1);
     if (n < 0 && errno != EAGAIN) break;

@@ -16,7 +16,7 @@ namespace atl::spawner {
 
 struct Record {
   wire::SandboxRecord sandbox;
-  uint64_t start_time = 0;  // of process 1, sys::ProcessStartTime: pid and start name a process
+  uint64_t start_time = 0;  // process 1's sys::ProcessStartTime; identifies it with the pid
   std::string tier{wire::kNamespaceTier};
 
   // A program of another version reads it, so fields are only ever appended.

@@ -101,7 +101,7 @@ void Sandboxes::Build(const wire::Plan& plan, Built done) {
   if (!slot) return refuse(slot.error());
   lap(Step::kCheck);
 
-  // From here on it is a sandbox, and a failure destroys it as one.
+  // The sandbox exists now, so a failure destroys it.
   Sandbox& sandbox = sandboxes_[plan.id];
   sandbox.record.sandbox.id = plan.id;
   sandbox.record.sandbox.slot = plan.slot;

@@ -75,7 +75,7 @@ class Sandboxes {
   // A living sandbox that is not being destroyed.
   struct Alive {
     uint32_t slot = 0;
-    pid_t pid = 0;  // of process 1
+    pid_t pid = 0;  // process 1
     UniqueFd pidfd;
   };
   // kNotFound, kFailedPrecondition: the sandbox does not exist or has ended.
@@ -117,11 +117,11 @@ class Sandboxes {
   enum class Caches : uint8_t { kLeft, kBeingEmptied, kEmptied /* or may stay */ };
   struct Sandbox {
     Record record;
-    UniqueFd pidfd;  // of adopted ones only: no SIGCHLD tells of their exit
+    UniqueFd pidfd;  // set for adopted sandboxes, whose exit sends no SIGCHLD
     EventLoop::Id exit_watch = 0;
     bool mounting = false;  // a process beside us mounts its root
     bool build_failed = false;
-    int stopped_status = 0;  // from waitpid(2); 0: was never stopped
+    int stopped_status = 0;  // status of waitpid(2); 0: never stopped
     bool doomed = false;     // is to be destroyed
     std::vector<Gone> gone;  // callers of Destroy
     int64_t gone_by_us = 0;
@@ -129,9 +129,9 @@ class Sandboxes {
     // Callers that wait until the sandbox is frozen, and the deadline of that.
     Gone frozen, held;
     int64_t frozen_by_us = 0;
-    bool to_freeze = false;  // as soon as no session is being made in it
+    bool to_freeze = false;  // freeze once no session is being built in it
     bool has_holder = false;
-    bool paused = false;  // while there is a holder: frozen without it, too
+    bool paused = false;  // stay frozen after the last holder
   };
 
   Status CheckPlan(const wire::Plan& plan) const;

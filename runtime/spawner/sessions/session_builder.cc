@@ -281,7 +281,7 @@ Status BuildSession(const Host& host, uint32_t slot, int sandbox, pid_t pid,
   ATOLL_ASSIGN(parts.nofile, FilesOf(proc));
   const int shared = CLONE_NEWNS | CLONE_NEWPID |
                      (message.spec.shared_network ? static_cast<int>(CLONE_NEWNET) : 0);
-  // By the pidfd, because the number may be another process's by now.
+  // Uses the pidfd, because the pid may belong to another process by now.
   if (::setns(sandbox, shared) != 0) return FailSys("setns into the sandbox");
   const uint64_t fresh = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS |
                          (message.spec.shared_network ? 0 : CLONE_NEWNET);

@@ -181,8 +181,8 @@ class Overlays {
     ATOLL_ASSIGN(const UniqueFd upper, sys::Open(writes + "/upper", O_RDONLY | O_DIRECTORY));
     ATOLL_TRY(DressUpper(upper.get(), source.info));
     if (!scratch) {
-      // For the process that tells what the session has changed, read-only. It is the root of a
-      // mount, so ".." leads nowhere.
+      // Gives execd a read-only mount of the upper directory, to find the session's changes. The
+      // directory is the root of the mount, so ".." leads nowhere.
       ATOLL_ASSIGN(UniqueFd shown, CloneMount(upper.get(), "", false));
       ATOLL_TRY(SetMountAttributes(shown.get(), MOUNT_ATTR_RDONLY | kNoSuidDevExec, -1, false));
       uppers_.push_back(std::move(shown));

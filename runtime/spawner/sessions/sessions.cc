@@ -22,8 +22,8 @@
 namespace atl::spawner {
 namespace {
 
-// For all sandboxes together, because each build takes a process of ours, for as long as its
-// sandbox is frozen. One sandbox has one at a time.
+// Limit for all sandboxes together, because each build uses a process of the spawner for as long as
+// its sandbox is frozen. One sandbox has one build at a time.
 constexpr size_t kBuildsAtOnce = 16;
 constexpr size_t kMaxBuildReport = PIPE_BUF;
 constexpr char kBuilt[] = "+";
@@ -141,8 +141,9 @@ void Sessions::AwaitEnd(const std::string& id, uint32_t slot, uint32_t number, i
 
 Status Sessions::Remove(uint32_t slot, uint32_t number) {
   ATOLL_TRY(host_.cgroups.RemoveNested(SessionGroup(slot, number)));
-  // Under a name of the slot's, so that no other sandbox gets the slot before all of it is gone.
-  // Not under the slot's bare name, whose disk limit the janitor removes.
+  // The discarded directory's name belongs to the slot, so that no other sandbox gets the slot
+  // before everything is gone. It is not the slot's bare name, whose disk limit the janitor
+  // removes.
   return janitor_.Discard(host_.store.root(), Store::SessionPath(slot, number),
                           SlotGroup(slot) + ".x" + std::to_string(number));
 }

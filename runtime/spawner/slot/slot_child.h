@@ -24,14 +24,14 @@ struct SlotChildInput {
   const Host* host = nullptr;
   uid_t base = 0;                   // the slot's first id
   uint64_t shm_bytes = 0;           // the size of /dev/shm
-  uint64_t pass = 0;                // for the filter (seccomp.h)
-  int group = -1;                   // its leaf of the cgroup, for clone3
+  uint64_t pass = 0;                // the filter's pass (seccomp.h)
+  int group = -1;                   // the child's leaf of the cgroup, for clone3
   int cgroup_namespace = -1;        // its root is the slot's cgroup
   int user_namespace = -1;          // maps 0 to 65535 onto the slot's range
   int id_map = -1;                  // a user namespace that maps the store's range onto the slot's
-  int gate = -1;                    // for execd
-  int control = -1;                 // for execd
-  int listener = -1;                // for execd
+  int gate = -1;                    // execd's
+  int control = -1;                 // execd's
+  int listener = -1;                // execd's
   int commands = -1;                // cgroup run/, for execd
   int network = -1;                 // takes a NETLINK_ROUTE socket of the network namespace
   std::vector<cgroup::View> views;  // hybrid: directories beneath /sys/fs/cgroup

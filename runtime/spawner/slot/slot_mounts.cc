@@ -49,8 +49,8 @@ Status MakeStreams(int top) {
 }
 
 Status MountStore(const Host& host, int top, int id_map) {
-  // By name, because only a mount of this namespace can be cloned, and descriptors of the spawner
-  // belong to its own namespace.
+  // Opens the store by name, because only a mount of this namespace can be cloned, and descriptors
+  // of the spawner belong to its own namespace.
   ATOLL_ASSIGN(const UniqueFd store,
                CloneMount(AT_FDCWD, (host.store.path() + "/fs").c_str(), false));
   ATOLL_TRY(SetMountAttributes(store.get(), MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, id_map, false));
