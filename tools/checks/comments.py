@@ -9,7 +9,8 @@ import tree
 FOLDERS = (
     'bench', 'cgroup', 'execd', 'images', 'netpolicy', 'runtime/api', 'runtime/base', 'runtime/daemon',
     'runtime/http', 'runtime/launch', 'runtime/objects', 'runtime/sandbox', 'runtime/spawner',
-    'runtime/wire', 'tests/fuzz', 'tests/priv', 'tests/support', 'tools/atoll', 'tools/doctor')
+    'runtime/wire', 'tests/fuzz', 'tests/priv', 'tests/support', 'tests/unit', 'tools/atoll',
+    'tools/doctor')
 
 OPENING = re.compile(
     '(?:of|in|at|by|for|from|on|to|with|into|onto|upon|under|beneath|within|through|per|than'

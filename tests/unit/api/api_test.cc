@@ -106,7 +106,8 @@ TEST_F(ApiTest, RoutesThatAreNotThere) {
 
 TEST_F(ApiTest, TheServedDocumentHasEveryRouteAndNoOther) {
   const json document = json::parse(Send("GET", "/openapi.json", "", {})->response->body);
-  const std::regex placeholder("\\{[a-z_:]+\\}");  // each has a name of its own for it
+  const std::regex placeholder(
+      "\\{[a-z_:]+\\}");  // router and document name their placeholders differently
   std::set<std::string> described, routed;
   for (const auto& [path, methods] : document.at("paths").items()) {
     for (const auto& [method, operation] : methods.items()) {
@@ -152,7 +153,7 @@ TEST_F(ApiTest, TheKeyMayBeABearerToken) {
        {Headers{{"Authorization", "Bearer wrong"}}, Headers{{"Authorization", kKey}},
         Headers{{"Authorization", std::string("Basic ") + kKey}},
         Headers{{"Authorization", "Bearer "}},
-        // Of two that differ nobody knows which one counts.
+        // If the two keys differ, the request is refused, because it is unclear which one counts.
         Headers{{"Authorization", "Bearer wrong"}, {kKeyHeader, kKey}},
         Headers{{"Authorization", std::string("Bearer ") + kKey}, {kKeyHeader, "wrong"}}}) {
     EXPECT_EQ(status(wrong), 401) << wrong[0].value;

@@ -81,9 +81,9 @@ TEST(Auth, WithoutAKeyNoPageMayCall) {
     EXPECT_FALSE(passes({{"Sec-Fetch-Site", site}})) << site;
     EXPECT_FALSE(passes({{"Sec-Fetch-Site", site}, {"User-Agent", "Mozilla/5.0"}})) << site;
   }
-  // An image, a link or a form of a browser that says neither.
+  // An image, a link or a form of a browser that sends neither header.
   EXPECT_FALSE(passes({{"User-Agent", "Mozilla/5.0 (X11; Linux)"}}));
-  // The address bar; programs.
+  // Requests from the address bar, and from programs.
   EXPECT_TRUE(passes({{"Sec-Fetch-Site", "none"}, {"User-Agent", "Mozilla/5.0"}}));
   EXPECT_FALSE(passes({{"Sec-Fetch-Site", "none"}, {"Origin", "null"}}));
   EXPECT_TRUE(passes({{"User-Agent", "curl/7.88.1"}, {"Accept", "*/*"}}));

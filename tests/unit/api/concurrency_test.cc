@@ -19,7 +19,7 @@ class ConcurrencyTest : public testing::Test {
     concurrency.Handle(exchange);
     return exchange;
   }
-  // The handler keeps what it has not answered.
+  // The handler keeps the exchanges that it has not answered.
   std::vector<std::shared_ptr<http::Exchange>> held;
   Concurrency concurrency{
       2, [this](std::shared_ptr<http::Exchange> exchange) { held.push_back(std::move(exchange)); }};
@@ -41,7 +41,7 @@ TEST_F(ConcurrencyTest, WhatIsLetGoOfCountsNoMore) {
   Send();
   const auto second = Send();
   held.pop_back();
-  // Answered, or handed on: the server may hold it for hours.
+  // The request is answered or forwarded. The server may still hold it for hours.
   EXPECT_EQ(second.use_count(), 1);
   EXPECT_EQ(concurrency.in_hand(), 1U);
   EXPECT_FALSE(Send()->response);
@@ -65,7 +65,7 @@ TEST_F(ConcurrencyTest, TheLimitCanChangeAndBeNone) {
 
 TEST(Concurrency, AnExchangeMayOutliveIt) {
   std::shared_ptr<http::Exchange> held;
-  // Where it was: whoever still counts there would change what stands there now.
+  // Places the object in a buffer, because a count after its end would change the bytes there.
   alignas(Concurrency) std::array<std::byte, sizeof(Concurrency)> memory;
   auto* const concurrency = new (memory.data())
       Concurrency(1, [&held](std::shared_ptr<http::Exchange> e) { held = std::move(e); });

@@ -19,7 +19,7 @@ Parsed<CreateRequest> Parse(const json& body) {
   return ParseCreateRequest(body.dump());
 }
 
-// The first problem of a refusal: "type loc".
+// Returns the first problem of a refusal: "type loc".
 std::string ProblemOf(const Parsed<CreateRequest>& parsed) {
   if (parsed) return "accepted";
   if (parsed.error().status != 422) return "status " + std::to_string(parsed.error().status);
@@ -30,7 +30,7 @@ std::string ProblemOf(const Parsed<CreateRequest>& parsed) {
   return first.at("type").get<std::string>() + " " + first.at("loc").dump();
 }
 
-// "status code" of a refusal.
+// Returns "status code" of a refusal.
 std::string Refusal(const Parsed<CreateRequest>& parsed) {
   if (parsed) return "accepted";
   const json body = json::parse(parsed.error().body);
@@ -262,7 +262,7 @@ TEST(CreateRequest, Idle) {
     body["extensions"] = {{"idle.after", bad}};
     EXPECT_EQ(Refusal(Parse(body)), "400 SANDBOX::INVALID_PARAMETER") << bad;
   }
-  // Said, and not the operator's.
+  // The request's own value replaces the operator's.
   body["extensions"] = {{"idle.after", "0"}};
   EXPECT_EQ(Parse(body)->wanted.spec.idle, sandbox::IdlePolicy());
 }
@@ -270,7 +270,7 @@ TEST(CreateRequest, Idle) {
 TEST(CreateRequest, WithoutAProgram) {
   json body = Good();
   body["extensions"] = {{"entrypoint", "none"}};
-  EXPECT_EQ(ProblemOf(Parse(body)), R"(value_error ["body"])");  // and one
+  EXPECT_EQ(ProblemOf(Parse(body)), R"(value_error ["body"])");  // and an image, too
   body.erase("entrypoint");
   const auto parsed = Parse(body);
   ASSERT_TRUE(parsed);
@@ -302,7 +302,7 @@ TEST(CreateRequest, DeepNestingIsRefusedBeforeItIsParsed) {
   const std::string deep =
       "{\"x\":" + std::string(1'000'000, '[') + std::string(1'000'000, ']') + "}";
   EXPECT_EQ(ProblemOf(ParseCreateRequest(deep)), R"(json_invalid ["body",0])");
-  // Brackets in a string are no nesting.
+  // Brackets in a string do not count as nesting.
   json body = Good();
   body["metadata"] = {{"x", "1"}};
   body["note"] = std::string(100, '[') + "\\\"";
@@ -325,7 +325,7 @@ TEST(CreateRequest, OneLineEntrypointIsSplit) {
   ASSERT_TRUE(parsed);
   EXPECT_EQ(parsed->wanted.spec.entrypoint,
             (std::vector<std::string>{"sh", "-c", "echo \"a b\"", "x y"}));
-  EXPECT_EQ(parsed->entrypoint.size(), 1U);  // as it was asked for
+  EXPECT_EQ(parsed->entrypoint.size(), 1U);  // unchanged from the request
   for (const char* bad : {"sh -c 'x", "sh \"", "a b\\", "  "}) {
     body["entrypoint"] = {bad};
     EXPECT_EQ(Refusal(Parse(body)), "400 DOCKER::INVALID_ENTRYPOINT") << bad;

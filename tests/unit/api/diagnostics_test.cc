@@ -107,7 +107,7 @@ TEST_F(TextTest, Events) {
   EXPECT_EQ(text.find("r6"), std::string::npos);
   EXPECT_NE(text.find("r7"), std::string::npos);
   EXPECT_NE(text.find("r9"), std::string::npos);
-  // Without a history the record still says something.
+  // Without a history, the record still gives an event.
   history.clear();
   EXPECT_NE(EventsText(Subject(), "all")->find("CONTAINER_RUNNING"), std::string::npos);
 }

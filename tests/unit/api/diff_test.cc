@@ -1,4 +1,4 @@
-// What a client is told of differences, of whatever atoll-unpack tells.
+// The API's answers about differences, for any output of atoll-unpack.
 #include <signal.h>
 #include <unistd.h>
 
@@ -10,10 +10,10 @@ namespace {
 
 class DiffApiTest : public ApiTest {
  protected:
-  // Who writes more than is read is told so by write(2).
+  // A write to a pipe that nobody reads then fails with an error instead of a signal.
   DiffApiTest() { ::signal(SIGPIPE, SIG_IGN); }
 
-  // What comes of a list for which the spawner's process writes `text` and ends like that.
+  // Requests a list for which the spawner's process writes `text` and ends with `ended`.
   std::shared_ptr<FakeExchange> List(const std::string& text,
                                      Result<wire::Unpacked> ended = wire::Unpacked{}) {
     if (box.empty()) box = Create();
@@ -35,7 +35,7 @@ class DiffApiTest : public ApiTest {
     loop.Run();
     return exchange;
   }
-  // What is refused once the pipe has ended.
+  // Sends a request that is refused after the pipe has ended.
   std::shared_ptr<FakeExchange> Refused(const std::string& target) {
     const auto exchange = Send("GET", target);
     loop.Poll();

@@ -17,7 +17,7 @@ http::Request RequestFor(const std::string& target) {
   return request;
 }
 
-// With the strings behind it, which a Route only points to.
+// Keeps the strings that a Route only points to.
 struct Found {
   explicit Found(std::string text) : request(RequestFor(text)) {
     route = FindRoute(request, IngressConfig());
@@ -77,7 +77,7 @@ class IngressTest : public testing::Test {
     const RouteKey& with = key == 'a' ? config.keys[0] : config.keys[1];
     return expires36 + "/" + SignRoute(with, form, kId, port, expires36);
   }
-  // The rest that passes, or the status of the refusal.
+  // Returns the rest of the path if the request passes, or the status of the refusal.
   std::string Try(http::Request request) {
     const auto route = FindRoute(request, config);
     if (!route) return "no route";
@@ -104,10 +104,10 @@ TEST_F(IngressTest, UriFormIsOpenWithoutSecureAccess) {
   EXPECT_EQ(Uri("/8080/"), "/");
   EXPECT_EQ(Uri("/8080/a/b?c"), "/a/b?c");
   EXPECT_EQ(Uri("/8080?x=/y"), "?x=/y");
-  // What only looks signed is a path.
+  // A path that only looks signed is an ordinary path.
   EXPECT_EQ(Uri("/8080/abc/0123abcda/x"), "/abc/0123abcda/x");
   EXPECT_EQ(Uri("/8080/" + Signed(later) + "/x"), "/x");
-  // A link ends when it says.
+  // A link ends at the second that it names.
   EXPECT_EQ(Uri("/8080/" + Signed(kNowMs / 1000) + "/x"), "401");
   EXPECT_EQ(Uri("/0/x"), "no port");
   EXPECT_EQ(Try(RequestFor("/3f2504e0-4f89-41d3-9a0c-0305e82c330/80")), "no route");
@@ -118,7 +118,7 @@ TEST_F(IngressTest, SecureAccessWantsTokenOrSignature) {
   EXPECT_EQ(Try(RequestFor("/sandboxes/" + std::string(kId) + "/proxy/8080/x")), "401");
   EXPECT_EQ(Uri("/8080/" + Signed(later) + "/x?y"), "/x?y");
   EXPECT_EQ(Uri("/8080/" + Signed(later, 8080, 'b')), "");
-  // Of another port, too late, cut, of no key, no number.
+  // Refused: another port, expired, truncated, an unknown key, not a number.
   EXPECT_EQ(Uri("/8081/" + Signed(later) + "/x"), "401");
   EXPECT_EQ(Uri("/8080/" + Signed(kNowMs / 1000) + "/x"), "401");
   EXPECT_EQ(Uri("/8080/" + ToBase36(later + 1) + Signed(later).substr(6) + "/x"), "401");
@@ -154,17 +154,17 @@ TEST_F(IngressTest, GuessesAreBoundedForASandboxAndASource) {
     return Try(request);
   };
   EXPECT_EQ(with(SignatureForm::kShort, "192.0.2.1:1"), "");
-  // An old URL, asked for again and again, is one guess.
+  // The same old URL counts as one guess, however often it is requested.
   for (int i = 0; i < 100; ++i) EXPECT_EQ(guess(-1, "192.0.2.1:1"), "401");
   int tried = 0;
   for (int i = 0; i < 1000; ++i) {
-    // From ever new ports; of both forms.
+    // Each guess comes from another port. Both forms of a signature are tried.
     tried += guess(i, "192.0.2.1:" + std::to_string(i), i % 2 ? "a" : "000a") == "401" ? 1 : 0;
   }
   EXPECT_EQ(tried, GuessLimit::kBurst - 1);
   EXPECT_EQ(guess(1000, "192.0.2.1:1"), "429");
-  // Whether a first short one is right is not told any more; what passed before passes, and what
-  // nobody guesses does.
+  // A new short signature is not checked any more. Signatures that passed before still pass, and so
+  // do long ones, which nobody guesses.
   EXPECT_EQ(with(SignatureForm::kShort, "192.0.2.1:1"), "");
   EXPECT_EQ(with(SignatureForm::kLong, "192.0.2.1:1"), "");
   EXPECT_EQ(Try([&] {
@@ -174,7 +174,8 @@ TEST_F(IngressTest, GuessesAreBoundedForASandboxAndASource) {
               return request;
             }()),
             "429");
-  // Others are others; a site has one IPv6 prefix, however many addresses.
+  // Other sources have budgets of their own. A site counts as one IPv6 prefix, however many
+  // addresses it uses.
   EXPECT_EQ(guess(1, "192.0.2.2:1"), "401");
   tried = 0;
   for (int i = 0; i < 1000; ++i) {
@@ -185,7 +186,7 @@ TEST_F(IngressTest, GuessesAreBoundedForASandboxAndASource) {
   }
   EXPECT_EQ(tried, GuessLimit::kBurst);
   EXPECT_EQ(guess(1, "[2001:db8:2::1]:1"), "401");
-  // Time brings tries back, a few.
+  // The source gets a few tries back with time.
   now_ms += 3 * GuessLimit::kMillisEach;
   tried = 0;
   for (int i = 0; i < 100; ++i) tried += guess(2000 + i, "192.0.2.1:1") == "401" ? 1 : 0;
@@ -260,7 +261,7 @@ TEST(RouteSignature, OfAllThatItCovers) {
   EXPECT_FALSE(VerifyRoute({}, kId, 8080, "s44we8", signature));
   EXPECT_EQ(SignRoute(key, SignatureForm::kLong, kId, 8080, "s44we8"), "ci1qbbxeu2gk");
   EXPECT_TRUE(VerifyRoute({key}, kId, 8080, "s44we8", "ci1qbbxeu2gk"));
-  // The beginning of a long one is no short one, nor anything between.
+  // A prefix of a long signature is not a short one, nor is any length in between.
   EXPECT_FALSE(VerifyRoute({key}, kId, 8080, "s44we8", std::string("ci1qbbxeu2gk").substr(3)));
 }
 

@@ -32,12 +32,12 @@ TEST(Histogram, NobodyMakesMoreSeriesThanThereMayBe) {
   EXPECT_EQ(histogram.series().size(), 2U);
   EXPECT_EQ(histogram.overflow().count, 98U);
   EXPECT_EQ(histogram.overflow().buckets, (std::vector<uint64_t>{98, 0, 0}));
-  // Others have their place all the same,
+  // Other labels still get series of their own …
   histogram.Record(1, {std::string("late"), int64_t{1}});
   histogram.Record(1, {std::string("later"), int64_t{1}});
   EXPECT_EQ(histogram.series().size(), 4U);
   EXPECT_EQ(histogram.overflow().count, 98U);
-  // as long as there is one; and what has one keeps it.
+  // … while there is room. Existing series keep counting.
   histogram.Record(1, {std::string("last"), int64_t{1}});
   histogram.Record(1, {std::string("greedy"), int64_t{0}});
   EXPECT_EQ(histogram.series().size(), 4U);
@@ -73,7 +73,7 @@ class MeasureTest : public testing::Test {
   std::shared_ptr<http::Exchange> Measure(std::shared_ptr<http::Exchange> exchange) {
     return Measurements::Measure(measurements, std::move(exchange), "/route");
   }
-  // "GET /route 200 <milliseconds>" of the one request that has counted.
+  // Returns "GET /route 200 <milliseconds>" for the one request that has been counted.
   std::string Counted() {
     const auto& series = measurements->requests().series();
     if (series.empty()) return "none";

@@ -45,7 +45,7 @@ TEST(ProxiedAnswer, NoOriginInFormsThatShareOurs) {
   EXPECT_EQ(Confined(Answer(RouteForm::kUri), fields), kept + kSandboxed);
   EXPECT_EQ(Confined(Answer(RouteForm::kHeader), fields),
             kept + kSandboxed + "Vary: OpenSandbox-Ingress-To\n");
-  // Nothing slips through an interim answer.
+  // An interim answer is filtered, too.
   EXPECT_EQ(Confined(Answer(RouteForm::kProxy), fields, 103), kept);
 }
 
@@ -63,16 +63,16 @@ TEST(ProxiedAnswer, DebuggersTellHowTheyAreReached) {
   const std::string secure = answer.TellDebugger(told);
   EXPECT_NE(secure.find("?wss=atoll.example:8080/sandboxes/"), std::string::npos);
   EXPECT_NE(secure.find("\"wss://atoll.example:8080/sandboxes/"), std::string::npos);
-  // In the host form there is nothing before its paths.
+  // The host form has no prefix before its paths.
   EXPECT_NE(Answer(RouteForm::kHost).TellDebugger(told).find("\"ws://atoll.example:8080/devtools/"),
             std::string::npos);
-  // What is no such answer, or would not stay one.
+  // A body that is not a debugger's answer, or would not remain valid, passes unchanged.
   EXPECT_EQ(answer.TellDebugger("ws://localhost:8000/"), "ws://localhost:8000/");
   for (const char* host : {"a\"b", "a\\b", "a b"}) {
     answer.host = host;
     EXPECT_EQ(answer.TellDebugger(told), told);
   }
-  // A body that would grow without end.
+  // A body that the replacement would make too large.
   std::string many = "\"webSocketDebuggerUrl\"";
   while (many.size() < 60'000) many += "ws://localhost:8000/";
   answer.host = std::string(60'000, 'h');
@@ -127,7 +127,7 @@ TEST(ProxiedAnswer, RedirectsStayBelowThePath) {
       {"http://a@atoll.example:8080/v1", below + "/v1"},
       {"\\\\atoll.example:8080\\v1", below + "/v1"},
       {" /x ", below + "/x"},
-      // Another site is another site.
+      // A redirect to another site stays unchanged.
       {"https://login.example/x?a=/b", "https://login.example/x?a=/b"},
       {"//cdn.example/x", "//cdn.example/x"},
       {"mailto:a@b", "mailto:a@b"}};
@@ -139,7 +139,7 @@ TEST(ProxiedAnswer, RedirectsStayBelowThePath) {
             "Refresh: 3; url=" + below + "/x\n" + kSandboxed);
   EXPECT_EQ(Confined(answer, {{"Refresh", "3"}, {"Refresh", "0;url='/v1'"}, {"Refresh", ";/v1"}}),
             std::string("Refresh: 3\n") + kSandboxed);
-  // execd has nowhere to send anybody who may have sent it the API key.
+  // execd may not redirect a client that may have sent it the API key.
   answer.of_execd = true;
   EXPECT_EQ(answer.Redirect("https://login.example/"), std::nullopt);
   EXPECT_EQ(answer.Redirect("/x"), below + "/x");

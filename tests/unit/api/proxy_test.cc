@@ -65,14 +65,14 @@ TEST_F(ProxyTest, ExecdIsReachedDirectly) {
   ASSERT_TRUE(upstream);
   EXPECT_EQ(upstream->target, "/files/download?path=%2Fetc%2Fpasswd");
   EXPECT_EQ(upstream->socket_path, "/run/x.sock");
-  // execd's own in place of what clients are told.
+  // The proxy replaces the client's token with execd's own.
   EXPECT_EQ(Header(*upstream, kExecdTokenHeader), "execd-token");
   EXPECT_EQ(Forward("/proxy/44772")->target, "/");
   EXPECT_EQ(Forward("/proxy/44772?x")->target, "/?x");
   EXPECT_EQ(Forward("/proxy/44772/a/../b")->target, "/a/../b");
 }
 
-// What a browser gets that shows `body` as a page.
+// Returns the page that a browser gets for `body`.
 std::string Shown(const http::Upstream& upstream, const std::string& body, int* status,
                   http::Headers fields = {{{"Content-Type", "text/html; charset=utf-8"}}}) {
   *status = 200;
@@ -83,7 +83,7 @@ constexpr char kModulePage[] = "<html><script async type=\"module\" src=\"/a.js\
 
 TEST_F(ProxyTest, APageThatNeedsAnOriginIsExplained) {
   request.headers.Set("Host", "127.0.0.1:8080");
-  // Who is no browser sees the page as it is.
+  // A client that is not a browser gets the page unchanged.
   EXPECT_FALSE(Forward("/proxy/8443/")->edit_body);
   request.headers.Set("Sec-Fetch-Dest", "document");
   const auto upstream = Forward("/proxy/8443/?folder=/a&b=\"");
@@ -96,7 +96,7 @@ TEST_F(ProxyTest, APageThatNeedsAnOriginIsExplained) {
                       "-8443.localhost:8080/?folder=/a&amp;b=&quot;\">"),
             std::string::npos)
       << page;
-  // What works without an origin passes.
+  // A page that works without an origin passes unchanged.
   const std::string plain = "<html><script src=\"a.js\"></script> type=\"module\"</html>";
   EXPECT_EQ(Shown(*upstream, plain, &status), plain);
   EXPECT_EQ(status, 200);
@@ -107,7 +107,7 @@ TEST_F(ProxyTest, APageThatNeedsAnOriginIsExplained) {
             kModulePage);
   const std::string endless = "<html><script " + std::string(600, 'x') + " type=\"module\"></html>";
   EXPECT_EQ(Shown(*upstream, endless, &status), endless) << "a tag is read to a bound";
-  // Of another host than this one nobody knows a name below localhost.
+  // A name below localhost does not lead to another host.
   request.headers.Set("Host", "atoll.example:8080");
   const auto far = Forward("/proxy/8443/");
   EXPECT_NE(
@@ -149,7 +149,7 @@ TEST_F(ProxyTest, TheApiKeyOpensExecdToo) {
   EXPECT_EQ(Header(*upstream, kExecdTokenHeader), "execd-token");
   EXPECT_TRUE(Drops(*upstream, kApiKeyHeader));
 
-  // A client that knows tokens is held to the one it sent.
+  // If a client sends a token, the token must be right.
   request.headers.Add(kExecdTokenHeader, "stale");
   EXPECT_FALSE(Forward("/proxy/44772/ping"));
 
@@ -162,7 +162,7 @@ TEST_F(ProxyTest, TheApiKeyOpensExecdToo) {
 }
 
 TEST_F(ProxyTest, AWrongTokenOfExecdsIsRefusedHere) {
-  // As execd refuses it, which would have to be resumed for that.
+  // The proxy answers as execd would. execd itself would have to be resumed to refuse.
   const std::string body =
       R"({"error":"Unauthorized: invalid or missing header X-EXECD-ACCESS-TOKEN"})";
   for (const auto state : {sandbox::State::kRunning, sandbox::State::kPaused}) {
@@ -182,7 +182,7 @@ TEST_F(ProxyTest, AWrongTokenOfExecdsIsRefusedHere) {
     request.headers.Remove(kExecdTokenHeader);
     EXPECT_EQ(Forward("/proxy/44772/ping").error().status, 401);
   }
-  // Where the operator has turned tokens off.
+  // The operator has turned tokens off.
   sandbox.access_token.clear();
   EXPECT_TRUE(Forward("/proxy/44772/ping"));
 }
@@ -199,7 +199,7 @@ TEST_F(ProxyTest, OtherPortsGoThroughExecdWithItsToken) {
 }
 
 TEST_F(ProxyTest, NoWayFromAPortToExecdsOwnPaths) {
-  // With our token in the request, "/proxy/80/../../command" must not become "/command".
+  // The request carries our token, so "/proxy/80/../../command" must not become "/command".
   for (const char* path :
        {"/proxy/80/../../command", "/proxy/80/..", "/proxy/80/a/../../../command",
         "/proxy/80/%2e%2e/%2e%2e/command", "/proxy/80/.%2E/x", "/proxy/80/./x", "/proxy/80/a/.",
@@ -219,7 +219,7 @@ TEST_F(ProxyTest, SecretsOfTheDaemonsOriginDoNotPass) {
   request.headers.Add("OPEN-SANDBOX-API-KEY", kDaemonKey);
   request.headers.Add("Authorization", "Basic x");
   request.headers.Add("Cookie", "a=b");
-  // What the Go SDK sends when an endpoint named no token.
+  // The Go SDK sends this header if an endpoint named no token.
   request.headers.Add("OPENSANDBOX-EGRESS-AUTH", kDaemonKey);
   request.headers.Add("X-Custom", std::string("Bearer ") + kDaemonKey);
   request.headers.Add("X-Other", "kept");
@@ -305,7 +305,7 @@ TEST_F(ProxyTest, CookiesPassOnlyToAnOriginOfTheirOwn) {
   ASSERT_TRUE(own);
   EXPECT_FALSE(Drops(*own, "Cookie"));
   EXPECT_FALSE(Drops(*own, "Authorization"));
-  // Whatever header it stands in.
+  // A header with the daemon's key is dropped, whichever header it is.
   request.headers.Set("Authorization", "Bearer " + kDaemonKey);
   EXPECT_TRUE(
       Drops(*UpstreamFor(request, *route, &sandbox, "/run/x.sock", {ingress, kDaemonKey, &guesses}),
@@ -320,7 +320,7 @@ TEST_F(ProxyTest, WhatExecdHasForTheDaemonIsNotReached) {
     ASSERT_FALSE(refused) << path;
     EXPECT_EQ(refused.error().status, 404) << path;
   }
-  // A server of the sandbox may call its paths what it likes.
+  // A server in the sandbox may use any path.
   EXPECT_TRUE(Forward("/proxy/80/.atoll/entrypoint/output"));
   const auto other = Forward("/proxy/44772/ping");
   ASSERT_TRUE(other);

@@ -1,4 +1,4 @@
-// The ways into a sandbox, and what clients are told of them.
+// The ways into a sandbox, and the addresses that clients get.
 #include <algorithm>
 
 #include "runtime/api/ingress/auth.h"
@@ -19,7 +19,8 @@ TEST_F(ApiTest, CorsOfAServerInASandboxIsItsOwn) {
   EXPECT_EQ(answer.Get("Access-Control-Allow-Origin"), "https://app.example");
   EXPECT_FALSE(answer.Has("Access-Control-Allow-Credentials"));
   EXPECT_TRUE(answer.Has("Content-Security-Policy"));
-  // Nor do our own errors there have it, or what execd reaches servers by.
+  // Our own errors on these paths do not allow the origin either. The same goes for servers that
+  // are reached through execd.
   EXPECT_FALSE(
       Send("GET", "/sandboxes/" + id + "/proxy/x/", "", {{"Origin", "https://evil.example"}})
           ->response->headers.Has("Access-Control-Allow-Origin"));
@@ -29,7 +30,7 @@ TEST_F(ApiTest, CorsOfAServerInASandboxIsItsOwn) {
   for (const char* path : {"/proxy/44772/proxy/8000/", "/proxy/44772/%70roxy/8000/"}) {
     EXPECT_TRUE(Send("OPTIONS", "/sandboxes/" + id + path, "", with_token)->upstream) << path;
   }
-  // execd's own API is ours.
+  // execd's own API counts as ours.
   EXPECT_EQ(Send("OPTIONS", "/sandboxes/" + id + "/proxy/44772/command", "", preflight)
                 ->response->headers.Get("Access-Control-Allow-Origin"),
             "https://evil.example");
@@ -58,7 +59,7 @@ TEST_F(ApiTest, Endpoints) {
     EXPECT_EQ(CodeOf(Send("GET", base + "80?" + query)), "SANDBOX::INVALID_PARAMETER") << query;
   }
   EXPECT_EQ(Status("GET", "/v1/sandboxes/nope/endpoints/80"), 404);
-  // The port is looked at first.
+  // The port is checked first.
   EXPECT_EQ(CodeOf(Send("GET", "/v1/sandboxes/nope/endpoints/0")), "DOCKER::INVALID_PORT");
 }
 
@@ -112,7 +113,7 @@ TEST_F(ApiTest, EndpointsOfAGateway) {
   EXPECT_TRUE(Get(base).at("headers").contains(secure));
   EXPECT_EQ(Get(base + "?expires=99999999999"),
             json({{"endpoint", id + "-8080-" + signature + ".s.example:8443"}}));
-  // No label of a host name is longer than 63 characters.
+  // A label of a host name has at most 63 characters.
   EXPECT_EQ(CodeOf(Send("GET", base + "?expires=18446744073709551615")),
             "SANDBOX::INVALID_PARAMETER");
   EXPECT_EQ(Get(base + "?use_server_proxy=true").at("endpoint"),
@@ -143,16 +144,16 @@ TEST_F(ApiTest, ARouteIntoWhatIsGoneIs410) {
         Send("GET", "/", "", {{"OpenSandbox-Ingress-To", of + "-80"}})->response->status);
     return statuses;
   };
-  // While it is being removed, and afterwards.
+  // The same while the sandbox is being removed, and afterwards.
   EXPECT_EQ(ways(id), (std::vector<int>{404, 404, 404}));
   loop.Run();
   EXPECT_EQ(ways(id), (std::vector<int>{404, 404, 404}));
   const auto gone = Send("GET", "/" + id + "/80/");
   EXPECT_EQ(CodeOf(gone), "DOCKER::SANDBOX_NOT_FOUND");
-  // Programs look for these words in upstream's message.
+  // Programs look for these words of upstream's message.
   EXPECT_NE(gone->response->body.find("not found: it has been deleted"), std::string::npos);
   EXPECT_EQ(ways("3f2504e0-4f89-41d3-9a0c-0305e82c3301"), (std::vector<int>{404, 404, 404}));
-  // The API's own routes do not tell the two apart.
+  // The API's own routes do not distinguish a deleted id from an unknown one.
   EXPECT_EQ(Status("GET", "/v1/sandboxes/" + id), 404);
 }
 

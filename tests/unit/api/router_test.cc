@@ -31,7 +31,7 @@ TEST_F(RouterTest, Paths) {
   EXPECT_EQ(Args("/v1/sandboxes"), "");
   EXPECT_EQ(Args("/sandboxes/abc"), "<abc>");
   EXPECT_EQ(Args("/v1/sandboxes/abc/endpoints/80"), "<abc><80>");
-  EXPECT_EQ(Args("/sandboxes/a%2Fb"), "<a/b>");  // one segment, whatever is in it
+  EXPECT_EQ(Args("/sandboxes/a%2Fb"), "<a/b>");  // one segment, whatever it contains
   EXPECT_EQ(Args("/images/docker.io/library/python:3"), "<docker.io/library/python:3>");
   EXPECT_EQ(Args("/images/docker.io%2Fx"), "<docker.io/x>");
   for (const char* path : {"", "/", "/nope", "/sandboxes/", "/sandboxes//endpoints/80", "/v1",

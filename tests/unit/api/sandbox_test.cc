@@ -1,4 +1,4 @@
-// What clients do with sandboxes.
+// Client requests for sandboxes.
 #include "tests/unit/api/api_fixture.h"
 
 namespace atl::api {
@@ -67,7 +67,7 @@ TEST_F(ApiTest, CreateRefusals) {
     EXPECT_EQ(refused->response->status, 400) << key;
     EXPECT_EQ(CodeOf(refused), "SANDBOX::API_NOT_SUPPORTED") << key;
   }
-  body["resourceLimits"] = {{"io", "rbps=1Mi"}};  // not among what this host can enforce
+  body["resourceLimits"] = {{"io", "rbps=1Mi"}};  // this host cannot enforce it
   EXPECT_EQ(Send("POST", "/v1/sandboxes", body.dump())->response->status, 400);
   EXPECT_EQ(Status("POST", "/v1/sandboxes", "{"), 422);
   EXPECT_EQ(Status("POST", "/v1/sandboxes", std::string(5 << 20, ' ')), 400);
@@ -94,7 +94,7 @@ TEST_F(ApiTest, PauseAndResume) {
   EXPECT_EQ(paused->response->body, "");
   EXPECT_EQ(Get(base).at("status").at("state"), "Paused");
   EXPECT_EQ(Get(base).at("status").at("reason"), "CONTAINER_PAUSED");
-  // Requests to it are answered at once, its endpoints are told.
+  // Requests to a paused sandbox are refused at once, but its endpoints can be read.
   const auto proxied = Send("GET", "/sandboxes/" + id + "/proxy/44772/ping", "", {});
   EXPECT_EQ(proxied->response->status, 409);
   EXPECT_EQ(Status("GET", base + "/endpoints/44772"), 200);

@@ -1,4 +1,4 @@
-// The snapshot routes, in front of a real Lifecycle among stand-ins.
+// The snapshot routes, in front of a real Lifecycle among fakes.
 #include "tests/unit/api/api_fixture.h"
 
 namespace atl::api {

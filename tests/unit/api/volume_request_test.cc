@@ -37,15 +37,15 @@ json Ossfs() {
             {"accessKeySecret", "s"}}}};
 }
 
-// `volume` with one member changed; null: without it.
+// Returns `volume` with one member changed. null removes the member.
 json With(json volume, const std::string& pointer, const json& value) {
   volume[json::json_pointer(pointer)] = value;
   return volume;
 }
 
-// "422 type loc" or "400 code" or "ok".
+// Returns "422 type loc", "400 code" or "ok".
 std::string Outcome(const json& volumes) {
-  // Braces around one value are that value.
+  // Braces around one value construct that value.
   const auto parsed = ParseVolumes(volumes.is_object() ? json::array({volumes}) : volumes);
   if (parsed) return "ok";
   const json body = json::parse(parsed.error().body);
@@ -209,7 +209,8 @@ TEST(VolumeRequest, WhatABucketBecomes) {
   }
 }
 
-// Whatever is wrong with the rest of the request, and wherever in it they stand.
+// An error must not repeat a secret, whatever else is wrong in the request and wherever the secret
+// is.
 TEST(VolumeRequest, ASecretIsInNoComplaint) {
   const json full =
       With(With(Ossfs(), "/ossfs/accessKeyId", "hush"), "/ossfs/accessKeySecret", "hush hush");
@@ -234,13 +235,13 @@ TEST(VolumeRequest, ASecretIsInNoComplaint) {
     ASSERT_FALSE(parsed) << volumes;
     EXPECT_EQ(parsed.error().body.find("hush"), std::string::npos) << parsed.error().body;
   }
-  // The rest is shown, for who has to find what is wrong.
+  // The error shows the rest, so that the client can find the mistake.
   const std::string body =
       ParseVolumes(json::array({With(full, "/ossfs/bucket", nullptr)})).error().body;
   EXPECT_NE(body.find("oss.example"), std::string::npos) << body;
 }
 
-// So many like that one, each with a name and a place of its own.
+// Returns `count` volumes like that one, each with a name and a path of its own.
 json Many(size_t count, const json& like) {
   json many = json::array();
   for (size_t i = 0; i < count; ++i) {

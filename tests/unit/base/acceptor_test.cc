@@ -50,20 +50,20 @@ class AcceptorTest : public testing::Test {
     ASSERT_TRUE(started.has_value());
     acceptor_ = std::move(*started);
   }
-  // Turns of the loop until then, or for 10 s.
+  // Turns the loop until `condition` holds, or for 10 s.
   template <typename F>
   bool Until(F condition) {
     const int64_t end = MonotonicMicros() + 10'000'000;
     for (turns_ = 0; !condition() && MonotonicMicros() < end; ++turns_) loop_->Turn(100'000);
     return condition();
   }
-  // From now on no descriptor is free.
+  // Leaves no descriptor free.
   void TakeAll() {
     rlimit none = usual_;
     none.rlim_cur = static_cast<rlim_t>(UniqueFd(::fcntl(0, F_DUPFD_CLOEXEC, 0)).get());
     EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
   }
-  // True: it was reset. False: it waits.
+  // Returns true if the connection was reset, false if it still waits.
   static bool IsReset(const UniqueFd& client) {
     char byte;
     return ::recv(client.get(), &byte, 1, MSG_DONTWAIT) < 0 && errno == ECONNRESET;
@@ -93,7 +93,7 @@ TEST_F(AcceptorTest, WaitsForADescriptorWithoutSpinning) {
   TakeAll();
   const int64_t begun = MonotonicMicros();
   EXPECT_TRUE(Until([&] { return MonotonicMicros() - begun > 350'000; }));
-  // Each look is a turn or two; a loop that spins makes some 100,000.
+  // Each retry takes a turn or two. A loop that spins makes some 100,000 turns.
   EXPECT_LT(turns_, 20);
   EXPECT_TRUE(accepted_.empty());
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &usual_), 0);
@@ -134,7 +134,7 @@ TEST_F(AcceptorTest, IsDestroyedWhileItWaits) {
   EXPECT_TRUE(accepted_.empty());
 }
 
-// In a process of its own: ReserveDescriptors is for good.
+// Runs `check` in a child, because ReserveDescriptors cannot be undone.
 void InAChild(const std::function<void()>& check) {
   const pid_t child = ::fork();
   if (child == 0) {

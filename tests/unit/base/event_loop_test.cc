@@ -31,7 +31,7 @@ class EventLoopTest : public testing::Test {
     EXPECT_TRUE(pipe.has_value());
     return std::move(*pipe);
   }
-  // A pipe that can be read for ever.
+  // Returns a pipe that stays readable.
   static sys::Pipe FullPipe(std::string_view bytes = "abc") {
     sys::Pipe pipe = Pipe();
     EXPECT_TRUE(sys::WriteAll(pipe.write.get(), bytes).has_value());
@@ -42,7 +42,7 @@ class EventLoopTest : public testing::Test {
     EXPECT_TRUE(id.has_value());
     return id.value_or(0);
   }
-  // One turn serves what is ready now.
+  // Runs one turn, which serves the events that are ready now.
   void Turn() { loop_->Turn(0); }
 
   const std::unique_ptr<EventLoop> loop_ = *EventLoop::Create();
@@ -64,7 +64,8 @@ TEST_F(EventLoopTest, TellsForAsLongAsADescriptorIsReadable) {
   id = Watch(pipe.read.get(), EPOLLIN, [&](uint32_t events) {
     EXPECT_EQ(events, static_cast<uint32_t>(EPOLLIN));
     char c = 0;
-    ASSERT_EQ(read(pipe.read.get(), &c, 1), 1);  // one a call: the rest must be told of again
+    ASSERT_EQ(read(pipe.read.get(), &c, 1),
+              1);  // one byte per call, so the loop must report the rest again
     seen.push_back(c);
     if (seen.size() < 3) return;
     loop_->Unwatch(id);
@@ -122,8 +123,8 @@ TEST_F(EventLoopTest, IsSilentAfterUnwatchAndWatchesAgain) {
 }
 
 TEST_F(EventLoopTest, TellsNobodyOfADescriptorThatAnotherCallbackHasClosed) {
-  // Both are ready in one turn. Whoever comes first closes the other's descriptor, and the number
-  // goes to a pipe with nothing in it.
+  // Both are ready in one turn. The first callback closes the other's descriptor, and a pipe with
+  // nothing in it gets that number.
   sys::Pipe pipes[2] = {FullPipe(), FullPipe()};
   sys::Pipe fresh;
   EventLoop::Id ids[2] = {};
@@ -213,7 +214,7 @@ TEST_F(EventLoopTest, ACallbackMayDestroyItsOwner) {
 }
 
 TEST_F(EventLoopTest, NoDescriptorStarvesOthers) {
-  // More that are always ready than one turn takes.
+  // More descriptors are always ready than one turn handles.
   std::vector<sys::Pipe> pipes;
   std::set<int> told;
   for (int i = 0; i < 200; ++i) {
@@ -297,7 +298,7 @@ TEST_F(EventLoopTest, WaitsForLessThanAMillisecond) {
 }
 
 TEST_F(EventLoopTest, WakesForTimersThatComeBeforeOrBehindOneTakenBack) {
-  // Waits without a limit, which ends at once.
+  // The wait has no limit and ends at once.
   sys::Pipe pipe = FullPipe();
   const EventLoop::Id ready = Watch(pipe.read.get(), EPOLLIN, [](uint32_t) {});
   const EventLoop::Id first = loop_->After(5'000, [] { ADD_FAILURE(); });
@@ -366,7 +367,7 @@ TEST_F(EventLoopTest, TakesWorkFromAnyThread) {
           last[static_cast<size_t>(t)] = i;
           if (++count == kThreads * kEach) loop_->Quit();
         });
-        if (i % 64 == 0) std::this_thread::yield();  // so that the loop falls asleep at times
+        if (i % 64 == 0) std::this_thread::yield();  // lets the loop fall asleep at times
       }
     });
   }
@@ -376,7 +377,7 @@ TEST_F(EventLoopTest, TakesWorkFromAnyThread) {
 }
 
 TEST_F(EventLoopTest, WakesForEachPostOfAnotherThread) {
-  // A question and an answer at a time: one wake-up that is lost, and nothing more comes.
+  // One question and one answer at a time: if a wake-up is lost, nothing more happens.
   constexpr int kRounds = 2000;
   std::atomic<int> answered = 0;
   std::thread asker([&] {
@@ -416,7 +417,7 @@ TEST_F(EventLoopTest, AQuitBeforeRunIsNotLost) {
 }
 
 TEST_F(EventLoopTest, ItsEndDestroysWhatHasNotRun) {
-  // What dies with it may unregister things, and post what dies with it, too.
+  // Destroyed callbacks may unregister watches, and may post work that is destroyed, too.
   auto loop = *EventLoop::Create();
   const sys::Pipe pipe = Pipe();
   int ended = 0;

@@ -41,7 +41,7 @@ TEST(JsonText, LevelsAreCountedOutsideOfTexts) {
   EXPECT_EQ(Refusal("[\"" + std::string(100, '[') + "\\\"" + std::string(100, '{') + "\"]"),
             "taken");
   EXPECT_EQ(Refusal("[\"\\\\\"," + Nested(kMaxJsonLevels) + "]"), "nested deeper than 32 levels");
-  // Side by side is not deep.
+  // Siblings do not count as depth.
   std::string wide = "[0";
   for (int i = 0; i < 100; ++i) wide += ",{}";
   EXPECT_EQ(Refusal(wide + "]"), "taken");

@@ -17,7 +17,7 @@
 namespace atl {
 namespace {
 
-// What `write` makes of standard error, without the time.
+// Returns what `write` logs to standard error, without the time.
 std::string Written(const std::function<void()>& write) {
   const UniqueFd file(memfd_create("log", MFD_CLOEXEC));
   const UniqueFd stderr_fd(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3));
@@ -58,7 +58,7 @@ TEST(Log, ALineHasAnEndHoweverLongItIs) {
   EXPECT_LT(line.size(), size_t{64} << 10);
   EXPECT_TRUE(line.ends_with("\"\n"));
   EXPECT_EQ(line.find('\n'), line.size() - 1);
-  // Whatever stands before the end.
+  // The end is right whatever precedes it.
   for (size_t room = 0; room < 5; ++room) {
     const std::string quotes = Line(std::string(room, 'x') + std::string(1 << 20, '"'));
     EXPECT_TRUE(quotes.ends_with("\\\"\"\n")) << quotes.substr(quotes.size() - 8);
@@ -97,11 +97,11 @@ TEST_F(JsonLog, IsAnObjectHoweverLongItIs) {
       const std::string text = Written([&value] {
         LogLine(LogLevel::kInfo, "said").Add("a", value).Add("b", value).Add("c", 7);
       });
-      // Either the last field has found room or it is left out.
+      // The last field is either complete or left out.
       ASSERT_TRUE(text.ends_with("\"}\n") || text.ends_with("\",\"c\":7}\n"))
           << text.substr(text.size() - 20);
       ASSERT_LT(text.size(), 4097U);
-      // Whole escapes only.
+      // Escapes are never cut.
       ASSERT_EQ(text.find("\\\"}\n") != std::string::npos && filler[0] != '"', false);
     }
   }
@@ -143,7 +143,7 @@ TEST(Log, AFileOfNobodyElseIsBounded) {
   struct stat info {};
   ASSERT_EQ(fstat(file.get(), &info), 0);
   EXPECT_LE(info.st_blocks * 512, 10 << 20);
-  // The newest is there.
+  // The newest line is there.
   std::string end(100, ' ');
   ASSERT_EQ(pread(file.get(), end.data(), end.size(), info.st_size - 100), 100);
   EXPECT_NE(end.find("number=29999"), std::string::npos) << end;

@@ -16,7 +16,7 @@
 namespace atl {
 namespace {
 
-// In a child: the numbers are the whole process's.
+// Runs `check` in a child, because descriptor numbers belong to the whole process.
 void WithOwnNumbers(const std::function<void()>& check) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -28,7 +28,7 @@ void WithOwnNumbers(const std::function<void()>& check) {
   EXPECT_EQ(status, 0);
 }
 
-// A file that says `text`, at this number.
+// Opens a file that contains `text` at this number.
 void Put(int number, const std::string& text) {
   const UniqueFd file(::memfd_create("test", MFD_CLOEXEC));
   ASSERT_EQ(::write(file.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
@@ -92,7 +92,8 @@ TEST(MoveDescriptors, SaysWhatIsNotOpen) {
   });
 }
 
-// The program that is started finds each where it was told to, whatever stands there with us.
+// A spawned program finds each descriptor at its number, whatever that number means in this
+// process.
 TEST(MoveDescriptors, ASpawnedProgramFindsThemWhereItWasTold) {
   WithOwnNumbers([] {
     Put(50, "a");

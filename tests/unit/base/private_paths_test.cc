@@ -13,7 +13,7 @@ TEST(PrivatePaths, AreLeftOut) {
   EXPECT_EQ(told("open '/var/lib/atoll/state/a b', /run/atoll"),
             "open '(a path of the daemon) b', (a path of the daemon)");
   EXPECT_EQ(told("/run/atoll/a/run/atoll/b"), "(a path of the daemon)");
-  // Of a sandbox, and of others.
+  // Paths of a sandbox, and of others.
   for (const char* text : {"mount /proc: EPERM", "/run/atoll2/x", "/run/atol", ""}) {
     EXPECT_EQ(told(text), text);
   }

@@ -7,7 +7,7 @@ namespace {
 
 // Wednesday, 2026-01-14 10:20:30 UTC.
 constexpr int64_t kNow = 1768386030;
-constexpr int64_t kMidnight = 1768348800;  // before it
+constexpr int64_t kMidnight = 1768348800;  // midnight before kNow
 constexpr int64_t kDay = 86400;
 
 int64_t After(const char* text, int64_t now = kNow) {
@@ -42,14 +42,14 @@ TEST(Schedule, Shorthands) {
   EXPECT_EQ(After("@yearly"), kMidnight + 352 * kDay);
 }
 
-// crontab(5): a restricted day of the month and one of the week are alternatives.
+// crontab(5): a restricted day of the month and a restricted day of the week are alternatives.
 TEST(Schedule, EitherDay) {
   EXPECT_EQ(After("0 0 20 * fri"), kMidnight + 2 * kDay);
   EXPECT_EQ(After("0 0 15 * fri"), kMidnight + kDay);
 }
 
 TEST(Schedule, RareDays) {
-  // From 2096 on there is no leap day before 2104.
+  // 2100 is not a leap year, so after 2096 the next leap day is in 2104.
   EXPECT_EQ(After("0 0 29 2 *", 3981744000), 4233686400);
 }
 

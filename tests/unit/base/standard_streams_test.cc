@@ -11,7 +11,8 @@
 namespace atl {
 namespace {
 
-// In a child that has closed the standard descriptors of `closed`'s bits: 0 if `holds` does.
+// Runs `holds` in a child that has closed the standard descriptors in the bits of `closed`. Returns
+// 0 if it holds.
 template <typename Check>
 int InChild(unsigned closed, const Check& holds) {
   const pid_t pid = ::fork();

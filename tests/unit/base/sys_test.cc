@@ -35,7 +35,7 @@ TEST(ListSubdirectoriesTest, TellsNeitherFilesNorLinks) {
   fs::remove_all(top);
 }
 
-// As on a file system that is full: the kernel takes a part and calls it a success.
+// The kernel may write only a part and report success, for instance on a full file system.
 TEST(WriteFileAtTest, APartIsAnError) {
   std::string pattern = fs::temp_directory_path() / "part.XXXXXX";
   const UniqueFd file(::mkstemp(pattern.data()));

@@ -27,7 +27,7 @@ class TreeRemovalTest : public ::testing::Test {
   }
   ~TreeRemovalTest() override { fs::remove_all(top_); }
 
-  // a/a/a/…, by descriptors: its path is longer than any call takes.
+  // Makes a/a/a/… through descriptors, because its path is longer than any call accepts.
   void MakeDeep(const std::string& name, int levels) {
     ASSERT_EQ(::mkdirat(fd_.get(), name.c_str(), 0700), 0);
     UniqueFd at = *sys::OpenAt(fd_.get(), name, O_RDONLY | O_DIRECTORY);
@@ -57,7 +57,7 @@ TEST_F(TreeRemovalTest, DeeperThanDescriptorsAndPathsReach) {
 TEST_F(TreeRemovalTest, WhatSomebodyElseRemovesMeanwhile) {
   fs::create_directories(top_ + "/tree/inner/empty");
   TreeRemoval removal(fd_.get(), "tree");
-  // A step at a time: it has the directory open, and has not read it.
+  // One step: the removal has opened the directory and has not read it.
   ASSERT_FALSE(*removal.Continue(0));
   fs::remove_all(top_ + "/tree");
   const Result<bool> done = removal.Continue(INT64_MAX);
@@ -82,7 +82,8 @@ TEST_F(TreeRemovalTest, InPiecesUntilNothingIsLeft) {
   EXPECT_TRUE(fs::is_empty(top_));
 }
 
-// What was moved up is a part of the tree, and nothing beside the tree is touched.
+// Directories that an interrupted removal has moved up belong to the tree. Nothing beside the tree
+// is touched.
 TEST_F(TreeRemovalTest, ResumesWhatAnotherLeft) {
   MakeDeep("tree", 500);
   MakeDeep("tree.0", 2);

@@ -36,7 +36,7 @@ Phase Preparing(Lines* order, const Status& status = {}) {
   }};
 }
 
-// What was emitted, without the declarations: "sample a/x ours".
+// Returns the emitted lines without the declarations: "sample a/x ours".
 Lines RunAll(const std::vector<Side>& sides, const Choice& choice = {}) {
   Lines said;
   RunPhases("a", sides, choice, [&](const std::string& line) {
@@ -107,7 +107,7 @@ TEST(Runner, AFailedPreparationFailsWhatIsBehindIt) {
                          Preparing(&order, Fail(Code::kUnavailable, "no daemon")),
                          Counting("y", &order, "", 5)};
   EXPECT_EQ(Ours(broken), (Lines{"sample a/x ours", "failure a/y ours"}));
-  // The other set of programs is not to blame.
+  // The other set of programs must not fail, too.
   order.clear();
   const Phases whole = {Counting("x", &order, "", 1), Preparing(&order),
                         Counting("y", &order, "", 1)};

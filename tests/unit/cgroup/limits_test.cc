@@ -136,7 +136,7 @@ TEST(Limits, Disk) {
     ASSERT_TRUE(limits) << text;
     EXPECT_EQ(limits->disk_bytes, bytes) << text;
   }
-  // 0 is no way to say "no limit".
+  // 0 does not mean "no limit".
   for (const char* text : {"", "0", "1", "1048575", "-1", "1.5Gi", "65Ti", "unlimited"}) {
     const auto limits = Parse({{"disk", text}});
     ASSERT_FALSE(limits) << text;
@@ -162,7 +162,7 @@ TEST(Limits, ADiskLimitThatCannotBeKeptPassesIfTheOperatorSaysSo) {
     ASSERT_TRUE(asked) << key;
     EXPECT_EQ(asked->disk_bytes, 0U);
     EXPECT_EQ(asked->memory_bytes, 1ULL << 30);
-    // Words that are no limit stay refused.
+    // Words that are not a limit are refused.
     EXPECT_FALSE(ParseLimits({{key, "lots"}}, DefaultLimits(), host));
   }
   EXPECT_FALSE(ParseLimits({{"io", "rbps=1Mi"}}, DefaultLimits(), host));
@@ -173,7 +173,7 @@ TEST(Limits, EphemeralStorageIsDisk) {
   ASSERT_TRUE(limits);
   EXPECT_EQ(limits->disk_bytes, 20ULL << 30);
   EXPECT_FALSE(Parse({{"ephemeral-storage", "20Gi"}, {"disk", "20Gi"}}));
-  // The error names the word of the request.
+  // The error uses the word of the request.
   EXPECT_NE(Parse({{"ephemeral-storage", "lots"}}).error().message().find("ephemeral-storage"),
             std::string::npos);
 }

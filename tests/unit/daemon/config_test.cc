@@ -217,7 +217,7 @@ TEST(Config, WhatIsNotKnownIsNamedOnce) {
   EXPECT_NE(all.find("top is not known"), std::string::npos) << all;
 }
 
-// The file that upstream's init-config writes for Docker, with everything that it can hold.
+// The file that upstream's init-config writes for Docker, with every possible member.
 TEST(Config, AnOpenSandboxFileWorksAndSaysWhatHasNoEffect) {
   const auto loaded = ParseConfig(R"(
 [server]
@@ -541,7 +541,7 @@ dns = ["9.9.9.9", "[::1]:53"]
 TEST(ConfigText, TheExampleHoldsEveryKeyAtItsDefault) {
   const std::string example = ExampleConfig();
   EXPECT_EQ(EffectiveConfig(Parsed(example)), EffectiveConfig(Config()));
-  // Again with every key set.
+  // Parses the file again with every key set.
   std::string active;
   size_t keys = 0;
   for (size_t at = 0; at < example.size();) {
@@ -559,7 +559,7 @@ TEST(ConfigText, TheExampleHoldsEveryKeyAtItsDefault) {
   ASSERT_TRUE(loaded) << loaded.error().message();
   EXPECT_TRUE(loaded->warnings.empty());
   EXPECT_EQ(EffectiveConfig(loaded->config), EffectiveConfig(Config()));
-  EXPECT_EQ(keys, Keys().size() - 1);  // docker.pids_limit is another name
+  EXPECT_EQ(keys, Keys().size() - 1);  // docker.pids_limit is an alias
 }
 
 TEST(ConfigText, WhatIsInForceCanBeReadAgainAndHoldsNoSecret) {

@@ -30,7 +30,7 @@ class JsonPostTest : public testing::Test {
     EXPECT_EQ(::getsockname(listener.get(), plain, &size), 0);
     url = "http://127.0.0.1:" + std::to_string(ntohs(address.sin_port));
   }
-  // What came, to which the answer is `status`.
+  // Posts to a server that answers `status`. Returns the request that arrived.
   std::string PostTo(const std::string& path, int status) {
     std::string request;
     std::thread server([&] {
@@ -48,7 +48,9 @@ class JsonPostTest : public testing::Test {
     http::Headers headers;
     headers.Set("X-Tenant", "one");
     const auto answered = PostJson(url + path, headers, "{}", kLong);
-    if (!answered) ::shutdown(listener.get(), SHUT_RDWR);  // it may not even have connected
+    if (!answered)
+      ::shutdown(listener.get(),
+                 SHUT_RDWR);  // unblocks the accept, because the client may not have connected
     server.join();
     EXPECT_EQ(answered.value_or(0), status);
     return request;

@@ -72,7 +72,7 @@ class MetricsExportTest : public testing::Test {
     return metrics;
   }
   void Count() { measurements->AddClientEvent({7, true}, {"python", "1"}); }
-  // Of document `i`.
+  // Returns the count in document `i`.
   std::string CountOf(size_t i) {
     return documents.at(i).at(
         json::json_pointer("/resourceMetrics/0/scopeMetrics/0/metrics/0/"
@@ -83,14 +83,14 @@ class MetricsExportTest : public testing::Test {
   sandbox::FakeLoop loop{clock};
   std::shared_ptr<api::Measurements> measurements = std::make_shared<api::Measurements>(clock);
   std::vector<json> documents;
-  int answer = 200;  // 0: none
+  int answer = 200;  // 0: no answer
   int64_t takes_us = 0;
   std::unique_ptr<MetricsExport> exporter;
 };
 
 TEST_F(MetricsExportTest, EachIntervalHasAllThatCameBefore) {
   loop.Pass(5'000'000);
-  EXPECT_TRUE(documents.empty());  // nothing to tell
+  EXPECT_TRUE(documents.empty());  // nothing to export
   Count();
   loop.Pass(1'000'000);
   Count();
@@ -125,7 +125,7 @@ TEST_F(MetricsExportTest, WhoeverTakesLongIsAskedTheMoreSeldom) {
   answer = 0;
   Count();
   loop.Pass(100'000'000);
-  EXPECT_EQ(documents.size(), 4U);  // 5 s each, and 20 between
+  EXPECT_EQ(documents.size(), 4U);  // 5 s each, and 20 s between them
 }
 
 TEST_F(MetricsExportTest, TheLastIsSentAtOnce) {
@@ -147,7 +147,7 @@ TEST_F(MetricsExportTest, NothingToSendAtTheEnd) {
   EXPECT_TRUE(documents.empty());
 }
 
-// Whose work waits until it is let go on.
+// A loop whose blocking work waits until the test releases it.
 class StuckLoop final : public Loop {
  public:
   explicit StuckLoop(sandbox::FakeLoop& loop) : loop_(loop) {}
@@ -181,7 +181,7 @@ TEST_F(MetricsExportTest, OneAtATimeAndTheEndDoesNotWaitForIt) {
   loop.Pass(1000);
   EXPECT_TRUE(done);
   exporter.reset();
-  stuck.stuck[0]();  // comes back to nobody
+  stuck.stuck[0]();  // its callback finds no exporter
 }
 
 class OtelSettingsTest : public testing::Test {

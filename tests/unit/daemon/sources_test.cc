@@ -1,4 +1,4 @@
-// Where settings come from: file, environment, flags, and a reload of them all.
+// Sources of settings: file, environment, flags, and a reload of all of them.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -123,7 +123,7 @@ TEST_F(SourcesTest, AnEmptyKeyVariableNeedsTheInsecureSwitch) {
   sources_.environment = {"OPENSANDBOX_SERVER_API_KEY="};
   EXPECT_NE(Refusal().find("OPENSANDBOX_INSECURE_SERVER=YES"), std::string::npos);
   sources_.environment.push_back("OPENSANDBOX_INSECURE_SERVER=yes");
-  Refusal();  // not what upstream takes either
+  Refusal();  // upstream refuses it, too
   sources_.environment.back() = "OPENSANDBOX_INSECURE_SERVER=YES";
   const Config config = Loaded();
   EXPECT_TRUE(config.insecure_no_api_key);

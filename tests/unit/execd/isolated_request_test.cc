@@ -12,7 +12,7 @@ namespace {
 using nlohmann::json;
 using Mode = IsolatedOverlay::Mode;
 
-// A request that is right but for what a test adds to it.
+// A valid request, to which each test adds something.
 json Plain() {
   return {{"workspace", {{"path", "/w"}}}};
 }
@@ -41,7 +41,7 @@ IsolatedRequest Taken(const json& request) {
   return parsed.value_or(IsolatedRequest());
 }
 
-// Why it is refused.
+// Returns the reason for the refusal.
 std::string Refused(const std::string& body) {
   const auto parsed = ParseIsolatedRequest(body);
   EXPECT_FALSE(parsed) << body.substr(0, 1000);
@@ -56,7 +56,7 @@ void ExpectRefused(const json& request, const std::string& says) {
 }
 
 TEST(IsolatedRequest, Defaults) {
-  // null is absent.
+  // null counts as absent.
   json nothing = Plain();
   for (const char* name : {"profile", "overlays", "extra_writable", "binds", "share_net",
                            "env_passthrough", "uid", "gid", "uid_mode", "idle_timeout_seconds"}) {
@@ -99,7 +99,7 @@ TEST(IsolatedRequest, EveryMember) {
              {"idle_timeout_seconds", 60}});
   EXPECT_FALSE(request.strict);
   ASSERT_EQ(request.overlays.size(), 3U);
-  EXPECT_EQ(request.overlays[0].path, "/w");  // the workspace first
+  EXPECT_EQ(request.overlays[0].path, "/w");  // the workspace comes first
   EXPECT_EQ(request.overlays[0].mode, Mode::kRw);
   EXPECT_EQ(request.overlays[1].path, "/o");
   EXPECT_EQ(request.overlays[1].mode, Mode::kOverlay);
@@ -132,7 +132,7 @@ TEST(IsolatedRequest, NamesAreReadAsGoReadsThem) {
       R"({"Workspace":{"PATH":"/w"},"uid":1,"UID":2,"unknown":[{}]} and what follows)");
   ASSERT_TRUE(request) << request.error().message();
   EXPECT_EQ(request->overlays[0].path, "/w");
-  EXPECT_EQ(request->uid, 2U);  // the last
+  EXPECT_EQ(request->uid, 2U);  // the last value counts
 }
 
 TEST(IsolatedRequest, WorkspaceOrOverlays) {
@@ -184,7 +184,7 @@ TEST(IsolatedRequest, PathsAreAbsoluteAndClean) {
     EXPECT_NE(Refused(With("extra_writable", {path}).dump()), "");
     EXPECT_NE(Refused(With("binds", {{{"source", path}}}).dump()), "");
     EXPECT_NE(Refused(With("binds", {{{"source", path}, {"dest", "/d"}}}).dump()), "");
-    if (path.empty()) continue;  // the same as source
+    if (path.empty()) continue;  // the same as the source
     EXPECT_NE(Refused(With("binds", {{{"source", "/data"}, {"dest", path}}}).dump()), "");
   }
   for (const std::string& path : {std::string("/a"), std::string("/a b/c"), std::string("/..a/b.."),
@@ -194,7 +194,7 @@ TEST(IsolatedRequest, PathsAreAbsoluteAndClean) {
     EXPECT_EQ(Taken(With("extra_writable", {path})).extra_writable[0], path);
     const auto bind = Taken(With("binds", {{{"source", path}}})).binds[0];
     EXPECT_EQ(bind.source, path);
-    EXPECT_EQ(bind.dest, path);  // by default
+    EXPECT_EQ(bind.dest, path);  // the default
     EXPECT_FALSE(bind.readonly);
   }
 }
@@ -214,7 +214,7 @@ TEST(IsolatedRequest, NoTwoMountsOnOnePath) {
     request.update(more);
     ExpectRefused(request, "named twice");
   }
-  // One within the other, and one source at two places, are none.
+  // Paths within each other, and one source with two destinations, are not duplicates.
   Taken(
       {{"overlays", {{{"path", "/o"}}, {{"path", "/o/in"}}, {{"path", "/oo"}}}},
        {"binds", {{{"source", "/data"}, {"dest", "/a"}}, {{"source", "/data"}, {"dest", "/b"}}}}});
@@ -267,15 +267,15 @@ TEST(IsolatedRequest, WrongTypes) {
                          {{"path", 1}}};
   const struct {
     const char* name;
-    std::vector<size_t> right;  // of `values`
+    std::vector<size_t> right;  // indexes into `values`
   } kMembers[] = {
-      {"profile", {5}},  // an empty text is an absent one
+      {"profile", {5}},  // an empty text counts as absent
       {"workspace", {}},
       {"overlays", {7}},
       {"extra_writable", {7}},
       {"binds", {7}},
       {"share_net", {3, 4}},
-      {"env_passthrough", {12, 13}},  // in which there is nothing that counts
+      {"env_passthrough", {12, 13}},  // objects without any known member
       {"uid", {0}},
       {"gid", {0}},
       {"uid_mode", {5}},
@@ -327,7 +327,7 @@ TEST(IsolatedRequest, Numbers) {
       EXPECT_NE(Refused(with(name, odd)), "") << name << " " << odd;
     }
   }
-  // The last one is nobody's: -1, "leave it as it is".
+  // The last id is refused, because -1 means "leave it unchanged".
   for (const char* name : {"uid", "gid"}) EXPECT_NE(Refused(with(name, "4294967295")), "");
   const auto greatest = ParseIsolatedRequest(with("uid", "4294967294"));
   ASSERT_TRUE(greatest);
@@ -392,7 +392,9 @@ TEST(IsolatedRequest, TellsWhatIsInEffect) {
                      {"gid", 0},
                      {"uid_mode", "setpriv"},
                      {"idle_timeout_seconds", 7}};
-  EXPECT_EQ(Told(full), full);  // no workspace: which of them it is would not be known
+  EXPECT_EQ(
+      Told(full),
+      full);  // the workspace is not listed, because it could not be told from the other overlays
 }
 
 std::vector<std::string> Given(const json& passthrough) {

@@ -103,7 +103,7 @@ TEST(KernelEvents, ErrorsAndWhatIsNone) {
             "{\"type\":\"status\",\"text\":\"error\",\"timestamp\":7}\n\n"
             "{\"type\":\"error\",\"timestamp\":7,\"error\":"
             "{\"ename\":\"E\",\"evalue\":\"v\",\"traceback\":[\"1\",\"2\"]}}\n\n");
-  // Of other types than they should be.
+  // Members with wrong types.
   EXPECT_EQ(Events("display_data", R"({"data":[1]})"),
             "{\"type\":\"result\",\"timestamp\":7,\"results\":{}}\n\n");
   EXPECT_EQ(Events("error", R"({"ename":1,"traceback":{"a":1}})"),

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-// The events of a stream, as a client parses them.
+// Parses the events of a stream as a client does.
 std::vector<json> Parse(std::string_view stream) {
   std::vector<json> events;
   while (!stream.empty()) {
@@ -96,7 +96,7 @@ TEST(OutputEvents, LongerOnesAreCutBetweenCharacters) {
   while (text.size() < OutputEvents::kMaxEvent + 100'000) text += "x\xE2\x82\xAC\xF0\x9F\x8F\x9D";
   for (const size_t step : {size_t{1021}, text.size()}) {
     const auto texts = Texts(text + "\n", step);
-    // A torn character would be two replacements. Not EXPECT_EQ: it would print megabytes.
+    // A split character would become two replacement characters. EXPECT_EQ would print megabytes.
     EXPECT_TRUE(Join(texts) == text + "\n");
     EXPECT_EQ(texts.size(), 2u);
   }
@@ -113,7 +113,7 @@ TEST(OutputEvents, ManyUnfinishedLinesShareABound) {
   std::vector<std::unique_ptr<OutputEvents>> streams;
   std::string out;
   const std::string piece(8192, 'x');
-  for (int i = 0; i < 25; ++i) {  // of 512 KiB each
+  for (int i = 0; i < 25; ++i) {  // 512 KiB each
     streams.push_back(std::make_unique<OutputEvents>("stdout", OutputForm::kText));
     for (int pieces = 0; pieces < 64; ++pieces) streams.back()->Append(piece, 7, &out);
     EXPECT_LE(OutputEvents::held(),

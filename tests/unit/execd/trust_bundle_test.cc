@@ -43,7 +43,7 @@ TEST(TrustBundle, WhatIsNoBundleStaysAsItIs) {
         std::string("-----END CERTIFICATE-----\n") + Pem("QQ=="), std::string("a\0b\n", 4)}) {
     EXPECT_EQ(WithAuthority(odd, kOurs, ""), odd + kMark + kOurs);
   }
-  // A former one that is none is nobody's.
+  // A former authority that is not a certificate matches nothing.
   EXPECT_EQ(WithAuthority(Pem("QQ=="), kOurs, "-----BEGIN CERTIFICATE-----"),
             Pem("QQ==") + kMark + kOurs);
 }
@@ -56,7 +56,8 @@ TEST(TrustBundle, HoldsCertificate) {
   }
 }
 
-// Seconds, if a block that does not end, or a former one that nearly matches, cost more than once.
+// The test would take seconds if a block without an end, or a former authority that nearly matches,
+// were scanned more than once.
 TEST(TrustBundle, IsLinear) {
   std::string many;
   for (int i = 0; i < 150'000; ++i) many += "-----BEGIN CERTIFICATE-----\n";

@@ -11,7 +11,7 @@ std::string Frame(int flags, const std::string& body) {
   return std::string({static_cast<char>(flags), static_cast<char>(body.size())}) + body;
 }
 
-// The head of a frame of `size` bytes, in the long form.
+// Returns the head of a frame of `size` bytes, in the long form.
 std::string LongHead(int flags, uint64_t size) {
   std::string head(1, static_cast<char>(flags | 2));
   for (int i = 7; i >= 0; --i) head.push_back(static_cast<char>(size >> (8 * i)));
@@ -65,7 +65,7 @@ TEST_F(Zmtp, RefusesWhatBreaksTheGrammar) {
         hello + LongHead(0, uint64_t{1} << 63)}) {
     EXPECT_FALSE(ZmtpReader("ROUTER").Feed(bad, [](ZmtpMessage) {}));
   }
-  // A command of a later version is passed over.
+  // The reader skips a command of a later version.
   EXPECT_TRUE(ZmtpReader("ROUTER").Feed(hello + Frame(4, "\x04PING"), [](ZmtpMessage) {}));
 }
 

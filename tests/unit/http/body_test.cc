@@ -5,7 +5,7 @@
 namespace atl::http {
 namespace {
 
-// Feeds `wire` in pieces of `step` bytes; returns the body, or nothing if it is malformed.
+// Feeds `wire` in pieces of `step` bytes. Returns the body, or nothing if it is malformed.
 std::optional<std::string> DecodeIn(const std::string& wire, size_t step, const Framing& framing,
                                     size_t* left) {
   BodyDecoder decoder(framing);

@@ -22,7 +22,7 @@ std::unique_ptr<Client> ClientOf(uint16_t port, bool tls = kOverTls) {
   return std::move(*client);
 }
 
-// Answers with the peer's port, which tells connections apart, and the body.
+// Answers with the peer's port, which identifies the connection, and the body.
 void EchoWithPeer(const std::shared_ptr<Exchange>& exchange) {
   exchange->ReadBody(16 << 20, [exchange](Result<std::string> body) {
     Response response;
@@ -80,7 +80,7 @@ TEST(Client, KeepsItsConnection) {
   }
 }
 
-// For a server that is played by hand.
+// Opens a listener for a server that the test plays.
 UniqueFd ListenOnLoopback(uint16_t* port) {
   UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
@@ -95,7 +95,7 @@ UniqueFd ListenOnLoopback(uint16_t* port) {
   return listener;
 }
 
-// It promises to keep the connection, and closes it.
+// The server promises to keep the connection, and closes it.
 TEST(Client, ConnectsAgainWhenTheServerHasClosed) {
   uint16_t port = 0;
   const UniqueFd listener = ListenOnLoopback(&port);
@@ -111,7 +111,7 @@ TEST(Client, ConnectsAgainWhenTheServerHasClosed) {
   });
   const auto client = ClientOf(port, false);
   Client::Call post;
-  post.method = "POST";  // never repeated once it may have been heard
+  post.method = "POST";  // never repeated if the server may have received it
   EXPECT_TRUE(client->Send(post).has_value());
   first_closed.get_future().wait();
   const auto again = client->Send(post);
@@ -175,8 +175,8 @@ TEST(Client, HearsARefusalWhileItStillSends) {
 }
 
 TEST(Client, StreamsWhatArrives) {
-  // The upstream half of a proxied stream is played by hand: one piece, and the next only when the
-  // first has been seen.
+  // The test plays the upstream of a proxied stream. It sends the next piece only after the first
+  // has been seen.
   UnixListener upstream;
   RunningServer server([&](const std::shared_ptr<Exchange>& exchange) {
     Upstream to;

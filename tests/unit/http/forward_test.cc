@@ -14,7 +14,7 @@
 namespace atl::http {
 namespace {
 
-// Whether `size` bytes are waiting in the socket within the time that silence is given here.
+// Returns true if `size` bytes arrive in the socket within 300 ms.
 bool ComesToHold(int socket, size_t size) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(300);
   int waiting = 0;
@@ -25,7 +25,7 @@ bool ComesToHold(int socket, size_t size) {
   return true;
 }
 
-// A server that forwards everything, with the raw target, to a socket that the test listens on.
+// A server that forwards everything, with the raw target, to a socket on which the test listens.
 class Forwarded : public testing::Test {
  protected:
   Forwarded()
@@ -69,7 +69,7 @@ class Forwarded : public testing::Test {
     return "GET " + target + " HTTP/1.1\r\nHost: h\r\n" + fields + "\r\n";
   }
 
-  // Whether all that exchanges hold is let go within the time that is given here.
+  // Returns true if everything that exchanges hold is released within 10 s.
   bool LetsGo() const {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     while (held_ != 0 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
@@ -125,7 +125,7 @@ TEST_F(Forwarded, WhatIsSetOnTheAnswerStays) {
   client.Send(Get("/", "X-Edit: 1\r\n"));
   Peer upstream = upstream_.Accept();
   upstream.ReadUntil("\r\n\r\n");
-  // Not even by calling it hop-by-hop, and interim answers are no way round.
+  // The upstream cannot avoid it by calling the header hop-by-hop, nor by interim answers.
   upstream.Send(
       "HTTP/1.1 103 Early Hints\r\nX-Bad: 1\r\nLink: x\r\n\r\n"
       "HTTP/1.1 200 OK\r\nX-Bad: 1\r\nConnection: X-Policy\r\nX-Policy: none\r\n"
@@ -155,7 +155,7 @@ TEST_F(Forwarded, EditsABodyThatSaysItsLength) {
   EXPECT_TRUE(ends(whole, "<abcdef>")) << whole;
   EXPECT_EQ(FieldsOf(whole, "content-length"), std::vector<std::string>{"8"});
   EXPECT_TRUE(ends(answer(edit, "/", {"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"}), "<>"));
-  // What was said of the bytes goes with them, and with them alone.
+  // Headers that describe the bytes are dropped if the bytes change, and only then.
   for (const auto& [body, kept] : {std::pair("abcd", 0U), std::pair("same", 1U)}) {
     const std::string head =
         "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nETag: \"1\"\r\nLast-Modified: x\r\n"
@@ -166,7 +166,7 @@ TEST_F(Forwarded, EditsABodyThatSaysItsLength) {
     }
     EXPECT_EQ(FieldsOf(told, "x-other").size(), 1U);
   }
-  // What has not said that it is small, or would have to be decoded first, is let through.
+  // An answer that does not announce a small size, or that is encoded, passes unchanged.
   EXPECT_TRUE(ends(answer(edit, "/",
                           {"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Encoding: gzip\r\n"
                            "\r\nabc"}),
@@ -203,7 +203,7 @@ TEST_F(Forwarded, StreamsChunksAsTheyCome) {
   upstream.Send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
   EXPECT_EQ(FieldsOf(client.ReadUntil("\r\n\r\n"), "transfer-encoding"),
             std::vector<std::string>{"chunked"});
-  // Each piece arrives although the upstream sends nothing more until it has.
+  // The upstream sends the next piece only after the last one has arrived.
   for (const std::string piece : {"one", "two", "three"}) {
     upstream.Send(std::to_string(piece.size()) + "\r\n" + piece + "\r\n");
     EXPECT_EQ(client.ReadUntil(piece + "\r\n"),
@@ -262,7 +262,7 @@ TEST_F(Forwarded, HoldsBackAnUpstreamWhoseClientDoesNotRead) {
   Peer upstream = upstream_.Accept();
   upstream.ReadUntil("\r\n\r\n");
   upstream.Send("HTTP/1.1 200 OK\r\n\r\n");
-  // Socket buffers and ours take some; far less than what is offered.
+  // Socket buffers and our own hold some of it, far less than the upstream offers.
   const timeval patience{0, 100'000};
   setsockopt(upstream.fd(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
   EXPECT_FALSE(upstream.TrySend(std::string(64 << 20, 'x')));
@@ -277,7 +277,7 @@ TEST_F(Forwarded, ABodyDelimitedByTheEndBecomesChunked) {
   EXPECT_EQ(BodyOf(client.ReadUntil("abc\r\n")), "3\r\nabc\r\n");
   upstream.Close();
   EXPECT_EQ(client.ReadUntil("0\r\n\r\n"), "0\r\n\r\n");
-  client.Send(Get("/again"));  // the client's connection lives on
+  client.Send(Get("/again"));  // the client's connection goes on
   EXPECT_NE(upstream_.Accept().ReadUntil("\r\n").find("/again"), std::string::npos);
 }
 
@@ -354,8 +354,8 @@ TEST_F(Forwarded, RepeatsASafeRequestOnAStaleConnectionButNoOther) {
     first.Send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     client.ReadResponse();
     client.Send(safe ? Get("/2") : "POST /2 HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx");
-    first.ReadUntil("/2");  // taken, perhaps acted on …
-    first.Close();          // … and never answered
+    first.ReadUntil("/2");  // the upstream has read it and may have acted on it …
+    first.Close();          // … and never answers
     if (safe) {
       Peer second = upstream_.Accept();
       second.ReadUntil("\r\n\r\n");
@@ -400,7 +400,7 @@ TEST_F(Forwarded, AnUpstreamThatEndsOrBabblesBeforeItsHeadIsAnError) {
   }
 }
 
-// As many as come in one read: none of them costs stack, and their number has an end.
+// Many interim answers in one read use no stack, and their number is limited.
 TEST_F(Forwarded, InterimAnswersHaveAnEnd) {
   const auto interim = [](int number) {
     std::string heads;
@@ -459,8 +459,9 @@ TEST_F(Forwarded, AClientThatLeavesIsNoticedWhileTheUpstreamIsStuck) {
   client.Send("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 100000000\r\n\r\n");
   Peer upstream = upstream_.Accept();
   upstream.ReadUntil("\r\n\r\n");
-  // Until the upstream's socket takes no more: then the last piece stays unread in the server's,
-  // which has room for it and for the end behind it. A full window would keep the end out.
+  // Sends until the upstream's socket is full. The last piece then stays unread in the server's
+  // socket, which has room for it and for the end of the stream. A full window would keep the end
+  // out.
   const std::string piece(16'384, 'x');
   size_t sent = 0;
   do {
@@ -469,7 +470,7 @@ TEST_F(Forwarded, AClientThatLeavesIsNoticedWhileTheUpstreamIsStuck) {
   } while (ComesToHold(upstream.fd(), sent));
   client.Send(piece);
   client.Close();
-  // The end is seen without reading anything of what lies in the buffers.
+  // The server must notice the end without reading the buffered bytes.
   pollfd end{upstream.fd(), POLLRDHUP, 0};
   EXPECT_EQ(poll(&end, 1, 10'000), 1);
 }
@@ -491,7 +492,7 @@ TEST_F(Forwarded, AnEarlyAnswerEndsTheRequest) {
   upstream.Send("HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno");
   const std::string answer = client.ReadResponse();
   EXPECT_EQ(BodyOf(answer), "no");
-  // A client that was not told would send its next request into the end.
+  // Without this header, the client would send its next request into a closing connection.
   EXPECT_EQ(FieldsOf(answer, "connection"), std::vector<std::string>{"close"});
   EXPECT_EQ(client.ReadToEnd(), "");
   EXPECT_EQ(upstream.ReadToEnd(), "");
@@ -509,7 +510,7 @@ TEST_F(Forwarded, AMalformedRequestBodyEndsTheUpstreamConnection) {
 
 class Upgraded : public Forwarded {
  protected:
-  // A client and an upstream with a tunnel between them.
+  // Opens a tunnel between a client and an upstream.
   std::pair<Peer, Peer> Tunnel() {
     Peer client = server_.Connect();
     client.Send(Get("/ws",

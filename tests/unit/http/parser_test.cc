@@ -10,7 +10,7 @@ struct Body : Parser::BodySink {
   std::string bytes;
 };
 
-// Feeds `step` bytes more at a time.
+// Offers `step` more bytes at a time.
 Status FeedAll(Parser* parser, std::string bytes, size_t step, Body* body) {
   size_t used = 0, offered = 0;
   while (!parser->done()) {

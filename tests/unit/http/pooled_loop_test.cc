@@ -12,7 +12,7 @@
 namespace atl::http {
 namespace {
 
-// What it passes on to the event loop is that one's to test.
+// Checks only the interface, because the event loop that does the work has tests of its own.
 TEST(PooledLoop, WatchesAsTheInterfaceSays) {
   const auto loop = *PooledLoop::Create(1);
   auto pipe = sys::MakePipe();

@@ -121,7 +121,7 @@ TEST(Server, TellsAWaitingClientToContinue) {
 }
 
 TEST(Server, ClosesIfAWaitingClientWasNeverToldToContinue) {
-  // It may send the body or not: what comes next could be either.
+  // The client may send the body or not, so the next bytes could be either a body or a request.
   RunningServer server([](const std::shared_ptr<Exchange>& exchange) {
     exchange->Respond({200, {}, exchange->request().target});
   });
@@ -143,7 +143,7 @@ TEST(Server, RefusesATooLargeBodyWithoutAskingForIt) {
 }
 
 TEST(Server, AClientThatSendsAllOfATooLargeBodyReadsTheRefusal) {
-  // As most clients do: they look for an answer when they have sent everything.
+  // Most clients look for an answer only after they have sent everything.
   RunningServer server(Echo);
   const std::string mebibyte(1 << 20, 'x');
   for (const char* framing :
@@ -254,7 +254,7 @@ TEST(Server, LimitsTheNumberOfFields) {
 
 TEST(Server, GivesASlowHeadUp) {
   ServerConfig config;
-  config.header_timeout_seconds = 0;  // at once, after the first byte
+  config.header_timeout_seconds = 0;  // the limit passes right after the first byte
   RunningServer server(Echo, config);
   Peer peer = server.Connect();
   peer.Send("GET / HT");
@@ -287,10 +287,10 @@ TEST(Server, BoundsWhatClientsDoNotTake) {
   EXPECT_TRUE(other.ReadResponse().starts_with("HTTP/1.1 503"));
   other.Send(Get("/small"));
   EXPECT_EQ(BodyOf(other.ReadResponse()), "xxxxx");
-  // Whoever has gone, and whoever has read, holds nothing.
+  // Clients that have closed, or have read everything, hold no bytes.
   reads_nothing.Close();
   std::string answer;
-  do {  // until the server has noticed
+  do {  // repeats until the server has noticed the close
     other.Send(Get("/large"));
     answer = other.ReadResponse();
   } while (answer.starts_with("HTTP/1.1 503"));
@@ -308,13 +308,13 @@ TEST(Server, RefusesConnectionsOverTheLimit) {
   EXPECT_EQ(BodyOf(first.ReadResponse()), "GET /1 ");
   Peer second = Peer::ConnectTcp(server.port(), false);
   (void)second.TrySend(Get("/2"));
-  // No handshake for who is one too many.
+  // A connection over the limit gets no handshake.
   EXPECT_EQ(second.ReadToEnd().substr(0, 12), kOverTls ? "" : "HTTP/1.1 503");
   first.Send(Get("/3"));
   EXPECT_EQ(BodyOf(first.ReadResponse()), "GET /3 ");
 }
 
-// The descriptors that a program started now would inherit.
+// Returns the descriptors that a program started now would inherit.
 std::vector<int> Inheritable() {
   std::vector<int> found;
   for (int fd = 3; fd < 256; ++fd) {
@@ -423,7 +423,7 @@ TEST(Server, RefusesWhatParsersDisagreeOn) {
 }
 
 TEST(Server, TellsAStrangerAtOnceThatItIsNoHttp) {
-  // Neither would ever send the blank line that ends a head.
+  // Neither peer would ever send the blank line that ends a head.
   RunningServer server(Echo);
   for (const std::string bytes : {"GET / HTTP/1.1\nHost: h\n\n", "\x16\x03\x01\x02", "\n"}) {
     Peer peer = server.Connect();
@@ -552,7 +552,7 @@ TEST(Server, AStreamThatBeginsOnAClosedConnectionEnds) {
   server.OnLoop([&] { stream.reset(), exchange.reset(); });
 }
 
-// Nothing of it reaches an upstream: whoever asked has gone.
+// No byte reaches an upstream, because the client has closed.
 TEST(Server, ForwardingFromAClosedConnectionAsksNobody) {
   std::promise<std::shared_ptr<Exchange>> arrived;
   RunningServer server(

@@ -73,7 +73,8 @@ Peer Peer::ConnectTcp(uint16_t port, bool tls) {
   peer.ssl_.reset(SSL_new(context), SSL_free);
   SSL_set_fd(peer.ssl_.get(), peer.fd());
   EXPECT_EQ(SSL_connect(peer.ssl_.get()), 1);
-  // What poll(2) has seen may have been a ticket and no data.
+  // A read may block although poll(2) has reported data, because the data may be a session ticket
+  // only.
   const timeval patience{kPatienceMs / 1000, 0};
   setsockopt(peer.fd(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   return peer;

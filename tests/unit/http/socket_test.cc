@@ -1,4 +1,4 @@
-// A socket on the loop; what it does for connections, with and without TLS, their own tests show.
+// A socket on the loop. The tests of connections, with and without TLS, cover the rest.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -74,7 +74,7 @@ TEST_F(SocketTest, TellsOfWhatWasThereAfterTheCall) {
 
 TEST_F(SocketTest, ReadsWhatCameWhileNobodyAsked) {
   ASSERT_TRUE(sys::WriteAll(peer_.get(), "0123456789").has_value());
-  Turn();  // the loop hears of it, and has nobody to tell
+  Turn();  // the loop gets the event and has nobody to pass it to
   Read();
   Turn();
   EXPECT_EQ(read_, "01234567");
@@ -124,7 +124,7 @@ TEST_F(SocketTest, APeerThatIsGoneIsAnError) {
   peer_.reset();
   Write({"x"});
   Turn();
-  EXPECT_EQ(write_error_, EPIPE);  // and no signal
+  EXPECT_EQ(write_error_, EPIPE);  // the write fails without a signal
 }
 
 TEST_F(SocketTest, CloseTellsWhoeverWaits) {

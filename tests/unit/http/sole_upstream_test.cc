@@ -1,4 +1,4 @@
-// One accepted connection, forwarded to one connected server.
+// One accepted connection that is forwarded to one connected server.
 #include "runtime/http/sole_upstream.h"
 
 #include <fcntl.h>
@@ -26,16 +26,16 @@ void Unblock(const UniqueFd& fd) {
 class SoleTest : public testing::Test {
  protected:
   SoleTest() : loop_([](const std::shared_ptr<Exchange>& exchange) { exchange->Respond({}); }) {}
-  // The peers have gone: what they were served by has to, before the loop does.
+  // The peers have gone. Their connections have to end before the loop does.
   ~SoleTest() override {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     while (closed_ < served_ && std::chrono::steady_clock::now() < deadline) loop_.OnLoop([] {});
     EXPECT_EQ(closed_, served_);
-    // And what waits on the loop for it.
+    // Callbacks that still wait on the loop must run, too.
     for (int turn = 0; turn < 3; ++turn) loop_.OnLoop([] {});
   }
 
-  // The client's end, of a connection that is forwarded to whoever has the other end of `server`.
+  // Returns the client's end of a connection that is forwarded to the server behind `server`.
   Peer Serve(UniqueFd server, const std::shared_ptr<const TlsContext>& trust = nullptr,
              const std::string& name = {}) {
     auto client = sys::UnixPair(SOCK_STREAM);
@@ -69,7 +69,7 @@ class SoleTest : public testing::Test {
     return Peer(std::move(client->a));
   }
 
-  // A server that answers one request of the client's, and has gone.
+  // Plays a server that answers one request of the client's and closes.
   static void AnswerAndEnd(UniqueFd end, Peer& client) {
     Peer server(std::move(end));
     client.Send(kAsk);
@@ -120,7 +120,7 @@ TEST_F(SoleTest, AChangeOfProtocolIsLeftOut) {
 }
 
 TEST_F(SoleTest, TheClientSeesWhatTheServerDoes) {
-  // It says that it closes.
+  // The server announces the close.
   auto pair = sys::UnixPair(SOCK_STREAM);
   Peer client = Serve(std::move(pair->a));
   {
@@ -131,7 +131,8 @@ TEST_F(SoleTest, TheClientSeesWhatTheServerDoes) {
   }
   const std::string last = client.ReadToEnd();
   EXPECT_NE(last.find("Connection: close"), std::string::npos);
-  // It closes between two requests: the second is not answered, and so may be asked again.
+  // The server closes between two requests. The second one gets no answer, so the client may repeat
+  // it.
   auto other = sys::UnixPair(SOCK_STREAM);
   Peer again = Serve(std::move(other->a));
   AnswerAndEnd(std::move(other->b), again);
@@ -233,7 +234,7 @@ TEST_F(OverTls, WhoLeavesWhileTheServerShakesHandsIsGone) {
     Peer client = Serve(std::move(pair->a), ClientTrust(), "localhost");
     client.Send(kAsk);
   }
-  // It says nothing, and would for ever.
+  // The server never answers its part of the handshake.
   server.ReadToEnd();
   loop_.OnLoop([&] { EXPECT_EQ(closed_, 1); });
 }

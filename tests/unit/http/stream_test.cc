@@ -1,4 +1,4 @@
-// Answers whose body is written bit by bit.
+// Answers whose body is written in pieces.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -19,7 +19,7 @@ class StreamTest : public testing::Test {
             [this](const std::shared_ptr<Exchange>& exchange) {
               Response head;
               head.headers.Set("Content-Type", "text/plain");
-              // Before the head leaves, which the test may see at once.
+              // Runs before the head is sent, because the test may see the head at once.
               ++opened;
               stream = exchange->Stream(std::move(head));
               stream->OnEvents([this] { ++drained; }, [this] { closed.set_value(); });
@@ -52,7 +52,7 @@ TEST_F(StreamTest, BytesComeAsTheyAreWritten) {
   }
   server.OnLoop([&] { stream->Finish(); });
   EXPECT_EQ(peer.ReadExactly(5), "0\r\n\r\n");
-  // The connection is as good as before.
+  // The connection can be used again.
   peer.Send(kGet);
   EXPECT_TRUE(peer.ReadUntil("\r\n\r\n").starts_with("HTTP/1.1 200 OK\r\n"));
   EXPECT_EQ(opened, 2);
@@ -132,7 +132,7 @@ TEST_F(ImpatientStreamTest, AStreamThatHasNothingToSayMayWait) {
   peer.ReadUntil("\r\n\r\n");
   Write("x");
   EXPECT_EQ(peer.ReadExactly(6), "1\r\nx\r\n");
-  // Another client's deadline passes, which began later.
+  // The later deadline of another client passes.
   Peer slow = server.Connect();
   std::shared_ptr<ResponseStream> first;
   server.OnLoop([&] { first = std::exchange(stream, nullptr); });

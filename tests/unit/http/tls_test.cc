@@ -81,16 +81,16 @@ TEST(TlsServer, KnowsWhichRequestsAreEncrypted) {
   Peer encrypted = Peer::ConnectTcp(server.port(), true);
   EXPECT_EQ(Ask(encrypted), "encrypted");
   EXPECT_EQ(Ask(encrypted), "encrypted");
-  // From this host.
+  // A connection from this host may be unencrypted.
   Peer plain = Peer::ConnectTcp(server.port(), false);
   EXPECT_EQ(Ask(plain), "plain");
 }
 
-// What a client with its own idea of the protocol gets: the number of its alert, 0 for none.
+// Tries a handshake with a modified client. Returns the number of the alert, 0 for none.
 int HandshakeError(uint16_t port, const std::function<void(SSL*)>& adjust) {
   const Peer tcp = Peer::ConnectTcp(port, false);
   SSL_CTX* context = SSL_CTX_new(TLS_client_method());
-  // TLS 1.1 needs signatures that this level refuses by itself.
+  // TLS 1.1 needs signatures that OpenSSL refuses above security level 0.
   SSL_CTX_set_security_level(context, 0);
   SSL* ssl = SSL_new(context);
   SSL_set_fd(ssl, tcp.fd());
@@ -137,7 +137,7 @@ TEST(TlsClient, BelievesOnlyTheServerThatItMeans) {
   const std::string port = std::to_string(server.port());
   EXPECT_EQ(Get("https://127.0.0.1:" + port, ClientTrust()), "encrypted");
   EXPECT_EQ(Get("https://localhost:" + port, ClientTrust()), "encrypted");
-  // Of another authority, and of the right one for another name.
+  // A certificate of another authority, and one of the right authority for another name.
   EXPECT_NE(Get("https://127.0.0.1:" + port, nullptr).find("is not accepted: self-signed"),
             std::string::npos);
   EXPECT_NE(Get("https://127.0.0.2:" + port, ClientTrust()).find("IP address mismatch"),
@@ -218,7 +218,7 @@ TEST(TlsServer, GarbageHurtsNobody) {
     (void)bad.TrySend(bytes);
     bad.ReadToEnd();
   }
-  // Within an established session.
+  // Sends the bad record within an established session.
   Peer broken = Peer::ConnectTcp(server.port(), true);
   const std::string record = std::string("\x17\x03\x03\x00\x20", 5) + std::string(32, 'x');
   EXPECT_EQ(write(broken.fd(), record.data(), record.size()), 37);

@@ -23,7 +23,7 @@ struct FromClient : WebSocketReader {
   FromClient() : WebSocketReader(From::kClient, kMaxMessage) {}
 };
 
-// A masked frame, as clients send it.
+// Returns a masked frame, as clients send it.
 std::string Frame(uint8_t first, std::string_view payload) {
   std::string out;
   out.push_back(static_cast<char>(first));
@@ -82,7 +82,7 @@ TEST(WebSocket, RefusesBadFrames) {
         Frame(0x01, "x") + Frame(0x81, "y")}) {
     FromClient reader;
     Log log;
-    // With a good frame behind it, so that enough is there for a whole head.
+    // A good frame follows, so that the bytes suffice for a whole head.
     EXPECT_FALSE(reader.Feed(bytes + Frame(0x8A, ""), &log));
   }
 }

@@ -49,7 +49,7 @@ TEST(DockerManifest, RefusesHostileBytes) {
       {"[" + Saved(Many(wire::kMaxLayers + 1, layer)) + "]", "129 entries, 128 are allowed"},
       {"[" + Many(kMaxDockerImages + 1, Saved(layer)) + "]", "257 images, 256 are allowed"},
       {"[" + Many(2, Saved(layer, Many(1024, R"("a:1")"))) + "]", "1024 RepoTags allowed"},
-      // The later one would win here, the earlier one elsewhere.
+      // The later member would count here, the earlier one elsewhere.
       {R"([{"Config":"c","Layers":["good"],"Layers":["evil"]}])", "it has 'Layers' twice"},
       {std::string(100, '[') + std::string(100, ']'), "nested deeper than 64"},
       {std::string(2 << 20, '['), "nested deeper than 64"},

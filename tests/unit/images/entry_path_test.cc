@@ -61,7 +61,7 @@ TEST(EntryPath, ClassifiesWhiteouts) {
   }
 }
 
-// The longest and deepest that a sandbox can take away has a mark in an archive, too.
+// The longest and deepest path that a sandbox can delete still has a whiteout in an archive.
 TEST(EntryPath, MarksMayBeLongerThanWhatTheyAreAbout) {
   const std::string longest(kMaxComponent, 'x');
   EXPECT_EQ(ClassifyPath(*ParseEntryPath(".wh." + longest))->path, Path{longest});

@@ -19,7 +19,7 @@ TEST(HardLinks, RememberTheFirstName) {
   EXPECT_EQ(*links.NameOf(FileOf(1, 3), "c"), "a");
   EXPECT_EQ(*links.NameOf(FileOf(1, 3), "d"), "a");
   EXPECT_EQ(*links.NameOf(FileOf(2, 2), "e"), "b");
-  // All names of it have come: this would be another file.
+  // All names of that inode have been seen, so this is another file.
   EXPECT_EQ(*links.NameOf(FileOf(1, 2), "f"), "");
   struct stat elsewhere = FileOf(1, 2);
   elsewhere.st_dev = 7;
@@ -34,7 +34,7 @@ TEST(HardLinks, HoldSoManyNamesAndNoMore) {
   const auto refused = links.NameOf(FileOf(HardLinks::kMaxOpen + 1, 2), "more");
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), Code::kInvalidArgument);
-  // Whatever is complete makes room.
+  // An inode whose names are complete makes room for another.
   EXPECT_EQ(*links.NameOf(FileOf(1, 2), "second"), "first");
   EXPECT_TRUE(links.NameOf(FileOf(HardLinks::kMaxOpen + 1, 2), "more"));
 }

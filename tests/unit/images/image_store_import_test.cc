@@ -1,4 +1,4 @@
-// What becomes of an archive, good or bad.
+// Imports of archives, good and bad.
 #include "images/image_store.h"
 
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ TEST_F(ImageStoreTest, RefusesForgedBlobs) {
     runner_.members.erase(FakeImage::Hex(victim));
     Refused("is missing in the archive");
   }
-  // Config and manifest: any member whose bytes are not those of its name.
+  // Config and manifest: members whose bytes do not match their name.
   image.Fill(runner_, HostArchitecture());
   for (auto& [name, bytes] : runner_.members) {
     if (name == "index.json" || name == FakeImage::Hex("base") || name == FakeImage::Hex("top")) {
@@ -66,7 +66,7 @@ TEST_F(ImageStoreTest, RefusesForgedBlobs) {
   }
 }
 
-// A pull leaves out what is here.
+// A pull leaves out layers that the store already has.
 TEST_F(ImageStoreTest, ALayerThatIsHereNeedNotBeInTheArchive) {
   ASSERT_TRUE(Import({{"base", "a"}, ""}, "a"));
   EXPECT_EQ(store_->LayerDigests(), (std::set<std::string>{Sha256Of("base"), Sha256Of("a")}));
@@ -76,12 +76,12 @@ TEST_F(ImageStoreTest, ALayerThatIsHereNeedNotBeInTheArchive) {
   ASSERT_TRUE(ImportMembers("b"));
   EXPECT_EQ(runner_.extracted.size(), 3U);
   EXPECT_EQ(store_->Find("b")->layers.back(), store_->Find("a")->layers.back());
-  // What it holds in place of one is not looked at.
+  // The archive's copy of such a layer is ignored.
   image.Fill(runner_, HostArchitecture());
   runner_.members[FakeImage::Hex("base")] = "forged";
   ASSERT_TRUE(ImportMembers("b"));
   EXPECT_EQ(store_->Find("b")->layers.back(), store_->Find("a")->layers.back());
-  // Here is what is still here.
+  // A removed layer no longer counts as present.
   ASSERT_TRUE(store_->Remove("a", Unused));
   ASSERT_TRUE(store_->Remove("b", Unused));
   loop_.Run();

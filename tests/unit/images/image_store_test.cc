@@ -30,7 +30,7 @@ TEST_F(ImageStoreTest, ASharedLayerIsUnpackedOnce) {
   ASSERT_TRUE(Import({{"base", "b"}, ""}, "b"));
   EXPECT_EQ(runner_.extracted.size(), 3U);
   EXPECT_EQ(store_->Find("a")->layers.back(), store_->Find("b")->layers.back());
-  // And removed when nobody wants it any more.
+  // The layer is removed when no image uses it any more.
   ASSERT_TRUE(store_->Remove("a", Unused));
   loop_.Run();
   EXPECT_EQ(runner_.present.size(), 2U);
@@ -158,7 +158,7 @@ TEST_F(ImageStoreTest, PruneTakesOnlyWhatNobodyUses) {
   EXPECT_EQ(store_->Find("b").error().code(), Code::kNotFound);
 }
 
-// Whatever an import finds in the store when it begins must be there when it ends.
+// A layer that an import finds in the store at its start must be there at its end.
 TEST_F(ImageStoreTest, PruneWaitsForWhatIsOnItsWay) {
   for (int steps = 0; steps < 12; ++steps) {
     ASSERT_TRUE(Import({{"base"}, ""}, "a"));
@@ -208,7 +208,7 @@ TEST_F(ImageStoreTest, NothingBelowAnOpaqueRootIsStacked) {
   ASSERT_TRUE(imported);
   EXPECT_EQ(imported->layers.size(), 2U);
   EXPECT_EQ(runner_.present.size(), 2U) << "the hidden layer is not kept";
-  // The mark holds for the next image that shares the layer, after a restart, too.
+  // The mark also applies to the next image that shares the layer, even after a restart.
   Reopen();
   EXPECT_EQ(Import({{"other", "opaque"}, ""}, "b")->layers.size(), 1U);
 }
@@ -222,7 +222,7 @@ TEST_F(ImageStoreTest, WhatIsReadIsComparedAndNotRemoved) {
   std::optional<Result<std::shared_ptr<StoredArchive>>> archive;
   const auto done = [&](Result<std::shared_ptr<StoredArchive>> r) { archive = std::move(r); };
   store_->Export(*image, ArchiveForm::kOci, done);
-  // The name may go meanwhile, the layers may not.
+  // The name may be removed meanwhile, the layers may not.
   ASSERT_TRUE(store_->Remove("read", Unused));
   EXPECT_EQ(runner_.present.size(), 2U);
   loop_.Run();
@@ -248,7 +248,7 @@ TEST_F(ImageStoreTest, WhatIsReadIsComparedAndNotRemoved) {
     ASSERT_TRUE(archive);
     EXPECT_EQ(archive->has_value(), same);
   }
-  // What stays after a restart is known.
+  // The store keeps the result over a restart.
   Reopen();
   std::optional<bool> intact;
   store_->Verify("changed", [&](const auto& layers) { intact = layers->front().same.has_value(); });
@@ -294,7 +294,7 @@ TEST_F(ImageStoreTest, ArchivesThatNobodyTakesAreCounted) {
   refused.clear();
   take(*other);
   EXPECT_EQ(refused, unavailable) << "eight of all";
-  // Whoever is done with one makes room for another.
+  // When one is finished, there is room for another.
   kept.pop_back();
   take(*other);
   EXPECT_EQ(kept.size(), 8U);
@@ -316,7 +316,7 @@ TEST_F(ImageStoreTest, AnArchiveThatDoesNotFitIsNotBegun) {
 TEST_F(ImageStoreTest, ACrashAtAnyMomentLeavesNothing) {
   ASSERT_TRUE(Import({{"base"}, ""}, "good"));
   const auto present = runner_.present;
-  // Killed after n callbacks, for every n, until the import gets through.
+  // Kills the store after n callbacks, for every n, until the import completes.
   for (int steps = 0;; ++steps) {
     FakeImage{{"base", "top", "more"}, ""}.Fill(runner_, HostArchitecture());
     std::optional<Result<Image>> result;
@@ -370,7 +370,7 @@ TEST_F(ImageStoreTest, LayersWithoutANameAreHisWhoAsked) {
   EXPECT_TRUE(runner_.extracted.empty());
   refusal.clear();
   import();
-  // It waits for the import, and must find that somebody has the layers.
+  // The prune waits for the import and must find that its image uses the layers.
   store_->Prune([](const Image&) { return true; }, in_use,
                 [](const Result<ImageStore::Pruned>&) {});
   loop_.Run();
@@ -398,7 +398,7 @@ TEST_F(ImageStoreTest, ACrashAtAnyMomentLeavesNoLayerWithoutAName) {
     store_.reset();
     loop_.Run();
     Reopen();
-    // As every start does.
+    // Every start collects unused layers.
     store_->CollectLayers(Unused);
     loop_.Run();
     EXPECT_TRUE(runner_.present.empty()) << "after " << steps << " steps";

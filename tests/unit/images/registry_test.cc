@@ -1,4 +1,4 @@
-// What a registry is asked, as far as that is decided without one.
+// Requests to a registry, as far as they are decided without a server.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/stat.h>
@@ -47,7 +47,7 @@ TEST(RegistryRules, NameWhatMayBeFetched) {
   EXPECT_TRUE(May("registry.example/tool", "registry.example/tool:7"));
 }
 
-// A client that names a server of its own, or of the operator's network.
+// A client names a server of its own, or one in the operator's network.
 TEST(RegistryRules, LeadToNoOtherRegistry) {
   EXPECT_FALSE(May("*", "registry.example/tool:1"));
   EXPECT_FALSE(May("*", "localhost/tool:1"));

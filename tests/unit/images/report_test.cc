@@ -47,11 +47,11 @@ TEST(UnpackError, CarriesItsCode) {
   const std::string line = EncodeUnpackError(
       Error(Code::kResourceExhausted, "'a\nb\x1b': write: No space left on device"));
   EXPECT_EQ(line, "error resource_exhausted: 'a\\x0ab\\x1b': write: No space left on device\n");
-  // Whatever the spawner puts around it.
+  // The decoder ignores the text that the spawner puts around the line.
   const Error decoded = DecodeUnpackError(Error(Code::kInternal, "unpack 7: " + line + "exit 1"));
   EXPECT_EQ(decoded.code(), Code::kResourceExhausted);
   EXPECT_EQ(decoded.message(), "'a\\x0ab\\x1b': write: No space left on device");
-  // Nobody's archive is too large because the disk is full.
+  // A full disk does not make the archive too large.
   const Error full =
       DecodeUnpackError(Error(Code::kInternal, EncodeUnpackError(SysError("write", ENOSPC))));
   EXPECT_EQ(full.code(), Code::kResourceExhausted);

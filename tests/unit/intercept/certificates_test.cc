@@ -17,7 +17,7 @@ X509* LeafOf(const http::TlsContext& context) {
   return SSL_CTX_get0_certificate(context.get());
 }
 
-// "ok", or why a strict client that believes `authority` alone does not take it for `name`.
+// Returns "ok", or why a strict client that trusts only `authority` refuses it for `name`.
 std::string Verdict(const Authority& authority, X509* leaf, const std::string& name) {
   const std::unique_ptr<X509_STORE, Freer<X509_STORE_free>> store(X509_STORE_new());
   EXPECT_EQ(X509_STORE_add_cert(store.get(), CertificateOf(authority.certificate)->get()), 1);
@@ -39,7 +39,7 @@ TEST(Certificates, AreBelievedForTheirNameByTheirSandboxAlone) {
   EXPECT_EQ(Verdict(one, LeafOf(*context), name), "ok");
   EXPECT_EQ(Verdict(one, LeafOf(*context), "b.example"), "hostname mismatch");
   EXPECT_EQ(Verdict(other, LeafOf(*context), name), "unable to get local issuer certificate");
-  // No longer one than a name may be.
+  // The longest possible name.
   const std::string longest = std::string(63, 'a') + "." + std::string(63, 'b') + "." +
                               std::string(63, 'c') + "." + std::string(61, 'd');
   EXPECT_EQ(Verdict(one, LeafOf(**certificates->For(longest)), longest), "ok");
@@ -72,7 +72,7 @@ TEST(Line, CarriesWhatItIsGiven) {
   Message read;
   ASSERT_TRUE(wire::DecodeFields(wire::EncodeFields(begin), &read));
   EXPECT_EQ(std::get<Begin>(read.value).authority, std::get<Begin>(begin.value).authority);
-  // A connection without its descriptors is none.
+  // A connection without its descriptors is invalid.
   EXPECT_FALSE(
       wire::DecodeFields(wire::EncodeFields(Message{Serve{"n", true, {}, {}, {}}}), &read));
 }

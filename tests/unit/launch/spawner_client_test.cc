@@ -22,7 +22,7 @@ using sandbox::FakeLoop;
 
 constexpr int64_t kSecond = 1'000'000;
 
-// The other end is a spawner that does what the test says.
+// The test plays the spawner at the other end.
 class ClientTest : public testing::Test {
  protected:
   ClientTest() {
@@ -45,7 +45,7 @@ class ClientTest : public testing::Test {
     std::filesystem::remove_all(directory);
   }
 
-  // Everything that is in the socket now.
+  // Reads all requests that are in the socket now.
   std::vector<wire::Request> Read() {
     std::vector<wire::Request> requests;
     while (auto message = sys::ReceiveMessage(spawner.get(), wire::kMaxSpawnerMessage)) {
@@ -109,7 +109,7 @@ TEST_F(ClientTest, DestroysAreBoundedAndHoldUpNobody) {
   const auto first = Read();
   ASSERT_EQ(first.size(), SpawnerClient::kDestroysAtOnce + 1);
   EXPECT_TRUE(std::holds_alternative<wire::Freeze>(first.back().message));
-  // One more for each that is done.
+  // Each finished request makes room for one more.
   Answer(first[3].number);
   Answer(first[7].number);
   EXPECT_EQ(Read().size(), 2U);
@@ -205,7 +205,7 @@ TEST_F(ClientTest, FailuresComeAsTheyWere) {
   EXPECT_FALSE(wire::IsFailedAt(wire::Step::kMounts, error));
 }
 
-// As one from before greetings told their protocol.
+// The greeting of a spawner from before greetings named their protocol.
 TEST_F(ClientTest, WhatCannotBeReadSaysThatBothAreToBeUpgraded) {
   Error error(Code::kInternal, "");
   client->Ask(wire::Hello(), [&](const Result<wire::Greeting>& r) { error = r.error(); });
@@ -248,15 +248,15 @@ TEST_F(ClientTest, OneThatIsAtWorkForLongIsNot) {
   EXPECT_EQ(lost, 0);
   Answer(build, wire::Built());
   EXPECT_TRUE(done);
-  // Nobody waits any more: nobody asks.
+  // No request waits any more, so the client sends nothing.
   loop.Pass(5 * kSecond);
   Read();
   loop.Pass(5 * kSecond);
   EXPECT_TRUE(Read().empty());
 }
 
-// Whoever closes with something unread resets the connection, and the error comes before what it
-// has said.
+// If a process closes its socket with unread data, the connection is reset, and the error arrives
+// before its last answer.
 TEST_F(ClientTest, TheLastAnswerIsHeardThoughTheNextRequestWasNotRead) {
   bool stopped = false;
   bool refused = false;

@@ -90,7 +90,7 @@ TEST(ClientHello, RefusesWhatIsNoHandshake) {
 
 TEST(ClientHello, RefusesWhatIsTooLong) {
   ExpectRefused(TlsRecord(TlsNumber(1, 1) + TlsNumber(kMaxClientHello + 1, 3)), "announced");
-  // Many records of one byte: the message is short, what carries it is not.
+  // Many records of one byte: the message is short, but its records are not.
   const std::string message = TlsMessage(TlsBody(TlsExtension(21, std::string(4000, '\0'))));
   std::string bytes;
   for (const char byte : message) bytes += TlsRecord(std::string(1, byte));
@@ -100,7 +100,8 @@ TEST(ClientHello, RefusesWhatIsTooLong) {
 TEST(ClientHello, RefusesMalformedBodies) {
   const std::string body = TlsBody(TlsServerName(TlsHostEntry("a.example")));
   for (size_t size = 0; size < body.size(); ++size) {
-    // Whole by its own length, but cut anywhere within, except before the extensions.
+    // The message's own length is right, but its body is cut. A cut right before the extensions is
+    // valid.
     if (size == body.size() - TlsServerName(TlsHostEntry("a.example")).size() - 2) continue;
     EXPECT_EQ(ReadHello(TlsRecord(TlsMessage(body.substr(0, size)))).state, HelloState::kRefused)
         << size;

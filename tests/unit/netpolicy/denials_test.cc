@@ -26,7 +26,7 @@ TEST(Denials, TooManyAreOnlyCounted) {
   for (int i = 0; i < 1000; ++i) news += denials.Add(Of(std::to_string(i)), 1) ? 1 : 0;
   EXPECT_EQ(news, Denials::kBurst);
   EXPECT_EQ(denials.by_name(), 1000U);
-  // Half a second later there is room for half of a second's.
+  // Half a second later, half of a second's budget is available.
   for (int i = 0; i < 1000; ++i) news += denials.Add(Of(std::to_string(i)), 500'001) ? 1 : 0;
   EXPECT_EQ(news, Denials::kBurst + Denials::kPerSecond / 2);
 }

@@ -66,8 +66,8 @@ TEST(DnsAnswer, FollowsAliasesInAnyOrder) {
   ASSERT_TRUE(answer.has_value());
   EXPECT_EQ(answer->aliases, (std::vector<std::string>{"b.example", "c.example"}));
   EXPECT_EQ(answer->ttl, 20U);
-  // In order, each owner a pointer to the alias before it: 12 + 21 for the question, 12 for the
-  // head of a record, 11 for a name.
+  // The rebuilt answer lists the aliases in order. Each owner is a pointer to the alias before it.
+  // Offsets: 12 + 21 for the question, 12 for the head of a record, 11 for a name.
   EXPECT_EQ(
       Reply(kQuery, message),
       DnsRecordsTo(kQuery, {DnsRecordBytes(U16(0xc00c), 5, 600, DnsName("b.example")),
@@ -169,7 +169,7 @@ TEST(DnsAnswer, UnpacksNamesInData) {
   EXPECT_EQ(unpacked(6, mail + domain + std::string(20, '0')),
             whole + DnsName("example.com") + std::string(20, '0'));
   EXPECT_EQ(unpacked(16, "\x02\xc0\x0c"), "\x02\xc0\x0c") << "text is no name";
-  // Data that is longer or shorter than what it holds.
+  // Data that is longer or shorter than its content.
   for (const std::string& bad : {mail + "x", mail.substr(0, 5), std::string()}) {
     EXPECT_EQ(unpacked(2, bad), "malformed");
   }
@@ -179,7 +179,7 @@ TEST(DnsAnswer, UnpacksNamesInData) {
   EXPECT_EQ(unpacked(28, "abcd"), "malformed");
 }
 
-// 500 short pointers to one long name would be 100 KB when written out.
+// 500 short pointers to one long name would expand to 100 KB.
 TEST(DnsAnswer, DoesNotGrowBeyondAMessage) {
   const std::string label = "\x3f" + std::string(63, 'x');
   const std::string query =

@@ -89,7 +89,7 @@ TEST_F(DnsForwarderTest, GoesToTheNextUpstream) {
   EXPECT_EQ(failing.queries.size(), 1U);
 }
 
-// Twice as late as the next question: it was asked once more, from the same port and with the same
+// The answer takes twice as long as the retry interval. The retry uses the same port and the same
 // id, so that a spoofer has no more to hit.
 TEST_F(DnsForwarderTest, TakesTheLateAnswerOfASlowUpstream) {
   SilentUpstream slow;
@@ -119,7 +119,7 @@ TEST_F(DnsForwarderTest, TakesTheLateAnswerOfWhomItDidNotWaitFor) {
   const UniqueFd client = Client(SOCK_DGRAM);
   const std::string query = DnsQueryFor("example.com", 4711);
   Send(client, query);
-  // Asked in turn, each three times; then only waited for.
+  // The forwarder asks both in turn, three times each. Then it only waits.
   EXPECT_TRUE(loop.RunUntil([&] { return silent.queries.size() == 3 && loop.timer_count() == 1; }));
   EXPECT_EQ(slow.queries.size(), 3U);
   EXPECT_EQ(silent.queries.size(), 3U);
@@ -172,7 +172,7 @@ TEST_F(DnsForwarderTest, FetchesTruncatedAnswersOverTcp) {
 TEST_F(DnsForwarderTest, SaysSoWhenNoWholeAnswerCanBeHad) {
   Upstream upstream;
   upstream.answers = [](const std::string& query) -> std::vector<std::string> {
-    // What is there of a truncated answer is not used.
+    // Records of a truncated answer are not used.
     std::string answer = DnsAnswerTo(query, {6, 6, 6, 6});
     answer[2] = static_cast<char>(0x83);
     return {answer};
@@ -185,7 +185,7 @@ TEST_F(DnsForwarderTest, SaysSoWhenNoWholeAnswerCanBeHad) {
   EXPECT_EQ(AskTcp(query), DnsFramed(DnsEmptyAnswerTo(query, 0x8182)));
 }
 
-// The whole message that leaves is known: nothing of a client's but the name gets out.
+// The test knows the whole outgoing message: only the client's name gets out.
 TEST_F(DnsForwarderTest, WritesQueriesAnew) {
   Upstream upstream;
   upstream.Serve(loop);
@@ -223,7 +223,7 @@ TEST_F(DnsForwarderTest, AsksWithoutEdnsWhoDoesNotKnowIt) {
 
 TEST_F(DnsForwarderTest, TruncatesWhatAClientCannotTake) {
   Upstream upstream;
-  // 40 A records: more than 512 bytes, although nobody asked for so much.
+  // 40 A records: more than 512 bytes, although the query allowed no more.
   upstream.answers = [](const std::string& query) -> std::vector<std::string> {
     return {DnsRecordsTo(query,
                          std::vector<std::string>(40, DnsRecordBytes(U16(0xc00c), 1, 60, "abcd")))};
@@ -283,7 +283,7 @@ TEST_F(DnsForwarderTest, NoNumberOfSourcesTakesAll) {
   silent.Serve(loop);
   DnsForwarder::Limits limits;
   limits.queries = 64;
-  limits.timeouts.total_us = 60'000'000;  // what is refused is refused at once
+  limits.timeouts.total_us = 60'000'000;  // long, so that only an immediate refusal passes the test
   Open({silent.name()}, limits);
   std::vector<UniqueFd> greedy;
   for (int source = 1; source <= 20; ++source) {
@@ -331,7 +331,7 @@ TEST_F(DnsForwarderTest, ResolvesForAConnection) {
 }
 
 TEST_F(DnsForwarderTest, WhatIsKnownOfOneFamilyLeavesForTheOtherWithinTheBudget) {
-  Upstream upstream;  // whose answer for IPv6 cannot be kept
+  Upstream upstream;  // the forwarder cannot cache this server's answer for IPv6
   upstream.answers = [](const std::string& query) -> std::vector<std::string> {
     return {DnsRecordsTo(query, {DnsRecordBytes(DnsName("a.example"), 1, 60, "abcd")})};
   };
@@ -381,8 +381,8 @@ TEST_F(DnsForwarderTest, LimitsConnectionsOfOneSource) {
   EXPECT_EQ(Answer(b), DnsFramed(DnsAnswerTo(query, kAddress)));
 }
 
-// Descriptors are a limit too: who waits is served when there are some again, and until then the
-// loop has nothing to do.
+// Descriptors are limited, too. A client that waits is served when some are free again. Until then
+// the loop must stay idle.
 TEST_F(DnsForwarderTest, ConnectionsWaitForDescriptors) {
   Upstream upstream;
   upstream.Serve(loop);
@@ -447,7 +447,7 @@ TEST_F(DnsForwarderTest, AnswersSeveralQueriesOnOneConnection) {
   EXPECT_EQ(answers.size(), expected);
 }
 
-// A client that asks and never reads: its answers pile up to the limit, then it is gone.
+// A client that asks and never reads. Its answers pile up to the limit, then it is disconnected.
 TEST_F(DnsForwarderTest, ClosesConnectionsThatDoNotRead) {
   Upstream upstream;
   upstream.answers = [](const std::string& query) -> std::vector<std::string> {
@@ -456,7 +456,7 @@ TEST_F(DnsForwarderTest, ClosesConnectionsThatDoNotRead) {
   upstream.Serve(loop);
   Open({upstream.name()});
   UniqueFd client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const int small = 4096;  // before connect: the window follows from it
+  const int small = 4096;  // set before connect, because it determines the window
   ASSERT_EQ(::setsockopt(client.get(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small), 0);
   const Endpoint& to = forwarder->endpoints()[0];
   ASSERT_EQ(::connect(client.get(), to.get(), to.size), 0);

@@ -143,7 +143,7 @@ TEST_F(DnsResolverTest, WhatIsCancelledIsNotCalled) {
   resolver->Resolve("example.com", 1, true, [&](const auto& addresses, uint32_t ttl) {
     Into(two)(addresses, ttl);
     resolver->Cancel(third);
-    // The exchange is over: this is a new one, or the cache.
+    // The exchange is over, so this starts a new one or uses the cache.
     resolver->Resolve("example.com", 1, true, Into(two));
   });
   third = resolver->Resolve("example.com", 1, true, Into(three));
@@ -156,7 +156,7 @@ TEST_F(DnsResolverTest, WhatIsCancelledIsNotCalled) {
   EXPECT_TRUE(loop.RunUntil([&] { return two.calls == 2; }));
   EXPECT_EQ(one.calls, 0);
   EXPECT_EQ(three.calls, 0);
-  // One that was about to be answered from the cache.
+  // A request that was about to be answered from the cache.
   const auto soon = resolver->Resolve("example.com", 1, true, Into(one));
   resolver->Cancel(soon);
   Resolve("example.com");

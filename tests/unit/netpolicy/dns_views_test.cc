@@ -1,4 +1,4 @@
-// What the gate decides, and the limits that depend on it.
+// Decisions of the gate, and the limits that depend on them.
 #include "tests/unit/netpolicy/dns_fixture.h"
 
 namespace atl::testing {
@@ -216,7 +216,7 @@ TEST_F(DnsViewsTest, ForgetsASourceThatEnded) {
   forwarder->Forget(kHere);
   EXPECT_TRUE(loop.RunUntil([&] { return Readable(tcp); }));
   EXPECT_EQ(Read(tcp.get()), "") << "closed";
-  // The other one still waits for the answer, which comes now.
+  // The other source still waits for the answer, which arrives now.
   const std::string answer = DnsAnswerTo(upstream.queries[0], kAddress);
   const Endpoint to = *ParseEndpoint(upstream.sources[0], 0);
   ::sendto(upstream.udp.get(), answer.data(), answer.size(), 0, to.get(), to.size);
@@ -224,7 +224,7 @@ TEST_F(DnsViewsTest, ForgetsASourceThatEnded) {
   EXPECT_FALSE(Readable(udp));
   ASSERT_EQ(gate.learned.size(), 1U);
   EXPECT_EQ(gate.learned[0].source, kThere);
-  // Its limits are those of a new one.
+  // The source starts again with fresh limits.
   const std::string query = DnsQueryFor("one.example", 3);
   EXPECT_EQ(Ask(query), DnsAnswerTo(query, kAddress));
   EXPECT_EQ(AskTcp(query), DnsFramed(DnsAnswerTo(query, kAddress)));

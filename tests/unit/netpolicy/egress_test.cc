@@ -1,5 +1,5 @@
-// A policy made ready: who decides about a name, and that ranges without order say the same as
-// rules in order.
+// Prepared policies: which rule decides about a name, and whether unordered ranges mean the same as
+// ordered rules.
 #include "netpolicy/policy/egress.h"
 
 #include <gtest/gtest.h>
@@ -77,7 +77,7 @@ TEST(EgressNames, KnownResolversAreDeniedUnlessNamed) {
       {"action":"allow","target":"dns.google"},{"action":"allow","target":"8.8.8.8"}]})");
   EXPECT_TRUE(named->JudgeName("dns.google").allowed());
   EXPECT_EQ(named->JudgeAddress(*ParseIpAddress("8.8.8.8"), kWeb), RangeAction::kNamed);
-  // Nobody is kept from knowing names: there is nothing to go around.
+  // This policy hides no names, because there is no rule to get around.
   EXPECT_FALSE(Make(R"({"defaultAction":"allow"})")->has_names());
 }
 
@@ -99,7 +99,7 @@ TEST(EgressAddresses, NamedOnlyWithinAGuardedPrefix) {
   EXPECT_EQ(judge("ffff::1"), RangeAction::kAllow);
 }
 
-// The rules in order are the oracle of the ranges.
+// Applies the rules in order, as the oracle for the ranges.
 std::optional<Action> FirstMatch(const Policy& policy, const IpAddress& address, PortKey port) {
   for (const PolicyRule& rule : policy.rules) {
     if (rule.parsed.kind != PolicyTarget::Kind::kPrefix) continue;
@@ -117,7 +117,7 @@ std::optional<Action> FirstMatch(const Policy& policy, const IpAddress& address,
 PolicyRule RandomRule(std::mt19937& random) {
   PolicyRule rule;
   const bool ipv6 = random() % 2 == 0;
-  // Few bits differ, so that prefixes nest and meet, at the ends of the address space too.
+  // Few bits differ, so that prefixes nest and touch, also at the ends of the address space.
   rule.parsed.kind = PolicyTarget::Kind::kPrefix;
   IpAddress address;
   address.ipv6 = ipv6;
@@ -175,7 +175,7 @@ TEST(EgressNames, RefusesMorePortsThanAnAnswerMayOpen) {
   }
   EXPECT_FALSE(Egress::Make(Share(policy), {}, {}));
   policy.rules.pop_back();
-  policy.rules.push_back(policy.rules.back());  // says nothing new
+  policy.rules.push_back(policy.rules.back());  // a duplicate changes nothing
   const auto egress = Egress::Make(Share(policy), {}, {});
   ASSERT_TRUE(egress);
   EXPECT_EQ((*egress)->JudgeName("git.example").ports.size(), Egress::kMaxPortClasses);

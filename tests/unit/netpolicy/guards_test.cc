@@ -22,7 +22,7 @@ TEST(Guards, NeverReachable) {
                               "64:ff9b::cb00:7101", "fd61:746c:6b00::1"}) {
     EXPECT_FALSE(In(NeverReachable(), address)) << address;
   }
-  // IPv4 in IPv6 clothes, as a packet may have it; no text stands for it.
+  // An IPv4-mapped IPv6 address, as a packet may have it. No text parses to it.
   IpAddress mapped = *ParseIpAddress("::1");
   mapped.bytes[10] = mapped.bytes[11] = 0xff;
   EXPECT_TRUE(AnyContains(NeverReachable(), mapped));

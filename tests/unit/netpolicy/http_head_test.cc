@@ -9,7 +9,7 @@ std::string Head(const std::string& line, const std::string& fields) {
   return line + "\r\n" + fields + "\r\n";
 }
 
-// The reason, "" if it is taken.
+// Returns the reason for the refusal, "" if the head is accepted.
 std::string Refusal(const std::string& text) {
   HttpHead head;
   const char* reason = ReadHttpHead(text, head);

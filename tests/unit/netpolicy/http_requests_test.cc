@@ -8,7 +8,7 @@
 namespace atl::netpolicy {
 namespace {
 
-// What a stream consists of, offered in pieces of `step` bytes: "H" and "B" runs with their bytes.
+// The parts of a stream that is read in pieces of `step` bytes: heads, and bodies joined together.
 struct Seen {
   std::vector<std::string> heads;
   std::string bodies;

@@ -31,7 +31,8 @@ TEST(Learned, LosesWhatExpiresFirst) {
   EXPECT_EQ(learned.entries().size(), Learned::kMost);
 }
 
-// Another thread may judge a flow that began between the two words to the kernel and to us.
+// A flow may begin after the kernel has the address and before Learned has it. Another thread that
+// judges the flow then must find the key.
 TEST(Learned, TellsOthersWhatIsThereNow) {
   Learned learned;
   const auto keys = learned.keys();

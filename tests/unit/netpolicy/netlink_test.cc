@@ -9,8 +9,8 @@
 namespace atl::netpolicy {
 namespace {
 
-// The bytes that Exchange sends: recorded by a socket pair in place of the kernel, whose silence is
-// then the error.
+// Returns the bytes that Exchange sends. A socket pair records them in place of the kernel. It
+// never answers, so Exchange returns an error.
 std::vector<uint8_t> Sent(const NetlinkBatch& batch) {
   int fds[2];
   EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds), 0);
@@ -59,7 +59,7 @@ TEST(NetlinkBatch, LaysOutMessagesAndNests) {
 }
 
 TEST(NetlinkMessages, EndBehindALastOneOfUnevenLength) {
-  // 18 bytes end a datagram; the next message would begin at 20.
+  // 18 bytes end a datagram. The next message would begin at 20.
   alignas(nlmsghdr) std::array<uint8_t, 64> buffer{};
   auto* message = reinterpret_cast<nlmsghdr*>(buffer.data());
   message->nlmsg_len = sizeof(nlmsghdr) + 2;
@@ -79,7 +79,7 @@ TEST(NetlinkAttributes, EndWhereALengthLies) {
   EXPECT_TRUE(Attributes(scrap).empty());
 }
 
-// Nothing here changes anything: an interface that does not exist is asked for.
+// The request changes nothing: it asks for an interface that does not exist.
 TEST(NetlinkExchange, NamesTheRequestThatFailed) {
   const auto socket = OpenNetlink(NETLINK_ROUTE);
   ASSERT_TRUE(socket.has_value());

@@ -1,4 +1,4 @@
-// The headers of refused packets: hostile bytes of any length.
+// Headers of refused packets: hostile bytes of any length.
 #include "netpolicy/rules/packet_log.h"
 
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ TEST(PacketLog, TakesAnyBytes) {
     for (uint8_t& byte : packet) byte = static_cast<uint8_t>(random());
     if (!packet.empty())
       packet[0] = static_cast<uint8_t>((i % 2 == 0 ? 0x40 : 0x60) | random() % 16);
-    (void)ParseLoggedPacket(1, packet);  // for the sanitizers
+    (void)ParseLoggedPacket(1, packet);  // the sanitizers check it
   }
 }
 

@@ -1,4 +1,4 @@
-// Policies as clients write them: targets, JSON, and the changes at run time.
+// Policies as clients write them: targets, JSON, and changes at run time.
 #include "netpolicy/policy/policy.h"
 
 #include <gtest/gtest.h>

@@ -51,7 +51,7 @@ TEST_F(SpliceDialTest, GivesTheFirstThatAnswers) {
   EXPECT_EQ(loop.timer_count(), 0U);
 }
 
-// An event of a socket that was given up may be reported after the next has begun to connect.
+// The loop may report an event of an abandoned socket after the next one has begun to connect.
 TEST_F(SpliceDialTest, AStaleEventIsNoConnection) {
   const auto dial = Dial({hole.endpoint()});
   dial->OnEvent();

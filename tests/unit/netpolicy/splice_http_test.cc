@@ -30,7 +30,7 @@ class SpliceHttpTest : public SpliceTest {
     gate.allowed.insert("b.example");
     gate.addresses["b.example"] = {Nominal(1)};  // the same server
   }
-  // A connection whose first request has arrived.
+  // Opens a connection whose first request has reached the server.
   void Connect(const std::string& first) {
     Open();
     client_ = Client();
@@ -38,8 +38,8 @@ class SpliceHttpTest : public SpliceTest {
     server_ = AcceptAt(listener_);
     ExpectGets(server_, first);
   }
-  // Nothing of the last request reaches the server, which sees the end of the requests; what it
-  // still answers reaches the client.
+  // Expects that nothing of the last request reaches the server. The server sees the end of the
+  // requests. Its last answer still reaches the client.
   void ExpectRefusedLater(const std::string& reason) {
     ExpectEnd(server_);
     EXPECT_EQ(server_.got, "");
@@ -102,7 +102,7 @@ TEST_F(SpliceHttpTest, AClientMayStillBeSendingWhenItIsRefused) {
   Peer client = Client();
   client.Send(Post("evil.example", 100000) + std::string(100000, 'x'));
   ExpectStatus(client, "403 Forbidden");
-  // One that never stops is cut.
+  // A client that never stops sending is cut.
   Peer endless = Client();
   endless.Send(Post("evil.example", 1 << 30));
   const std::string much(1 << 20, 'x');
@@ -140,7 +140,7 @@ TEST_F(SpliceHttpTest, AsksAgainForEveryRequest) {
 
 TEST_F(SpliceHttpTest, JudgesRequestsBehindBodies) {
   Connect(Post("a.example", 100'000) + "x");
-  // The rest of the body is moved without being looked at; what follows is looked at.
+  // The proxy moves the rest of the body without parsing it, and parses what follows.
   client_.Send(std::string(99'999, 'y'));
   ExpectGets(server_, std::string(99'999, 'y'));
   const std::string chunked =
@@ -185,7 +185,7 @@ TEST_F(SpliceHttpTest, RefusedConnectionsEndInTime) {
   server_ = AcceptAt(listener_);
   ExpectEnd(server_);
   ExpectReset(client_);
-  // And one that does not take its refusal.
+  // The same for a client that does not read its refusal.
   Peer refused = Client();
   refused.Send(Get("evil.example"));
   EXPECT_TRUE(Until([&] { return proxy->totals().refused == 2; }));
@@ -236,7 +236,7 @@ TEST_F(SpliceHttpTest, RefusesUpgradesOnUsedConnections) {
   ExpectRefusedLater("HTTP upgrade on a connection that was used");
 }
 
-// HTTP/2 would carry requests that nobody judges: the server never hears of the offer.
+// HTTP/2 would carry requests that the proxy cannot judge, so the server must not see the offer.
 TEST_F(SpliceHttpTest, OffersOfHttp2DoNotPass) {
   const std::string offer = "Upgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n";
   Open();

@@ -1,4 +1,4 @@
-// Connections that somebody takes over instead of having them spliced.
+// Connections that an interceptor takes over instead of having them spliced.
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -132,7 +132,7 @@ TEST_F(InterceptTest, APolicyThatClosesCutsIt) {
   gate.allowed.clear();
   proxy->Rejudge(gate.last_source);
   EXPECT_TRUE(Until([&] { return proxy->connections() == 0; }));
-  // Though somebody else still has both.
+  // They end although the interceptor still holds both.
   ExpectEnd(client);
   ExpectEnd(server);
 }

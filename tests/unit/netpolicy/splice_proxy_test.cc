@@ -21,7 +21,7 @@ TEST_F(SpliceTest, PassesTlsBothWays) {
   Open();
   Peer client = Client("127.0.0.9");
   const std::string hello = TlsHello("A.Example");
-  // In pieces, and more than the hello.
+  // The client sends its hello in pieces, and more bytes after it.
   client.Send(hello.substr(0, 10));
   const std::string more = TlsKeyExchange() + "more";
   client.Send(hello.substr(10) + more);
@@ -86,9 +86,9 @@ TEST_F(SpliceTest, PassesTheResetOfOneWhoHadEnded) {
   EXPECT_TRUE(Until([&] { return server.Broken(); }));
 }
 
-// More than all buffers on the way hold, against a reader that begins late, in both directions.
-// Sends until nobody on the way takes more (how much that is, the kernel says: tcp_rmem, tcp_wmem),
-// and some more while the other end reads.
+// Sends more than all buffers on the way hold, in both directions, to a reader that begins late.
+// The test sends until all buffers are full (the kernel decides how much that is: tcp_rmem,
+// tcp_wmem), and then some more while the other end reads.
 TEST_F(SpliceTest, LosesNothingOfMuch) {
   Listener listener;
   Serve("a.example", 1, listener);
@@ -97,7 +97,7 @@ TEST_F(SpliceTest, LosesNothingOfMuch) {
   client.Send(TlsHello("a.example") + TlsKeyExchange());
   Peer server = AcceptAt(listener);
   ExpectGets(server, TlsHello("a.example") + TlsKeyExchange());
-  std::string pattern;  // of a length that no buffer has
+  std::string pattern;  // its length is not a multiple of any buffer's
   for (uint32_t i = 0; pattern.size() < 1'000'004; ++i) {
     pattern.append(reinterpret_cast<const char*>(&i), sizeof i);
   }
@@ -108,7 +108,8 @@ TEST_F(SpliceTest, LosesNothingOfMuch) {
   for (auto [from, to] : {std::pair(&client, &server), std::pair(&server, &client)}) {
     size_t sent = 0, got = 0, total = size_t{1} << 30;
     bool same = true;
-    // What arrives may be all that happens: the proxy hears of it when much was read.
+    // The loop must also wake up for arriving bytes, because nothing else may happen until the
+    // proxy notices that much was read.
     const Loop::Id arrival = loop.WatchReadable(to->fd(), [] {});
     EXPECT_TRUE(Until([&] {
       const std::string_view next = rest_at(sent).substr(0, total - sent);
@@ -159,7 +160,7 @@ TEST_F(SpliceTest, NeverDialsWhatIsNotOutside) {
     Peer client = Client();
     client.Send(TlsHello("a.example"));
     ExpectAlert(client, 49);
-    // And where a client without a name wants to go.
+    // The same for the original destination of a client that sends no name.
     original = *ParseEndpoint(text, 443);
     Peer direct = Client();
     direct.Send(TlsRecord(TlsMessage(TlsBody(""))));
@@ -193,7 +194,7 @@ TEST_F(SpliceTest, RefusesWhoSpeaksToTheProxyItself) {
   EXPECT_EQ(proxy->connections(), 0U);
 }
 
-// Nothing has redirected these: the real question to the kernel finds nothing.
+// No rule has redirected these connections, so the kernel reports no original destination.
 TEST_F(SpliceTest, NoOriginalDestinationWithoutRedirection) {
   Listener listener;
   const UniqueFd client = BoundStream("127.0.0.1");
@@ -202,7 +203,8 @@ TEST_F(SpliceTest, NoOriginalDestinationWithoutRedirection) {
   const Peer server = listener.Accept();
   ASSERT_TRUE(server.valid());
   const auto destination = OriginalDestination(server.fd());
-  // A kernel that tracks connections knows where it went: here, which is refused as well.
+  // A kernel with connection tracking reports the connection's own address, which the proxy also
+  // refuses.
   if (destination) {
     EXPECT_EQ(destination->ToString(), to.ToString());
   }
@@ -328,7 +330,7 @@ TEST_F(SpliceTest, ClosesIdleConnections) {
   Peer client = Client();
   client.Send(TlsHello("a.example") + TlsKeyExchange());
   Peer server = AcceptAt(listener);
-  // Longer than the limit, but never idle, if this process is not kept from running for 0.9 s.
+  // Lasts longer than the limit but is never idle, unless this process gets no CPU for 0.9 s.
   int sent = 0;
   Loop::Id timer = 0;
   const std::function<void()> drip = [&] {
@@ -423,7 +425,7 @@ TEST_F(SpliceTest, CutsWhatPolicyTakesBack) {
   ExpectGets(server_b, TlsHello("b.example") + TlsKeyExchange() + "still");
   EXPECT_EQ(proxy->connections(), 2U);
   EXPECT_EQ(proxy->totals().cut, 1U);
-  // One that is not connected yet.
+  // A connection that is not established yet.
   gate.silent = true;
   Peer c = Client("127.0.0.5");
   c.Send(TlsHello("b.example"));
@@ -447,7 +449,7 @@ TEST_F(SpliceTest, CutsWhatLeadsToAnAddressThatMayNotBeReachedAnyMore) {
   proxy->Rejudge(AddressBytes("127.0.0.1"));
   ExpectReset(client);
   EXPECT_EQ(proxy->totals().cut, 1U);
-  // While it was being connected.
+  // The policy changes while the proxy connects.
   Peer late = Client();
   late.Send(TlsHello("a.example"));
   EXPECT_TRUE(Until([&] { return proxy->totals().refused == 1; }));
@@ -493,7 +495,7 @@ TEST_F(SpliceTest, LeavesNoDescriptors) {
     ExpectGets(server, TlsHello("a.example"));
     cut.Send(TlsHello("a.example"));
     Peer server_of_cut = AcceptAt(listener);
-    // With bytes in its pipe that nobody takes.
+    // The connection has bytes in its pipe that nobody reads.
     const std::string much(1 << 20, 'x');
     while (::send(cut.fd(), much.data(), much.size(), MSG_DONTWAIT | MSG_NOSIGNAL) > 0) {
     }
@@ -539,7 +541,7 @@ TEST_F(SpliceTest, EndsWithConnectionsInEveryState) {
   EXPECT_EQ(loop.timer_count(), 0U);
 }
 
-// Descriptors are a limit too: those who wait come in when there are some again.
+// Descriptors are limited, too. Waiting clients are accepted when some are free again.
 TEST_F(SpliceTest, WaitsForDescriptors) {
   Listener listener;
   Serve("a.example", 1, listener);
@@ -563,7 +565,7 @@ TEST_F(SpliceTest, WaitsForDescriptors) {
   ExpectGets(server, TlsHello("a.example"));
 }
 
-// However much there is to do: the loop has others to serve.
+// A turn does a limited amount of work, because the loop has other connections to serve.
 TEST_F(SpliceTest, DoesALimitedAmountInEachTurn) {
   constexpr uint64_t kTurn = 1024 * 1024, kOvershoot = 512 * 1024;
   Listener listener;

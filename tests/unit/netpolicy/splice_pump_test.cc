@@ -13,10 +13,10 @@ using PumpState = SplicePump::State;
 
 constexpr size_t kPlenty = 1 << 30;
 
-// A client that sends into `source`, and a server that gets what is sent into `sink`.
+// A client that sends into `source`, and a server that receives what is sent into `sink`.
 class SplicePumpTest : public ::testing::Test {
  protected:
-  // The two ends of a connection: that of the test, and that of the pump.
+  // Returns the test's end and the pump's end of a connection.
   static std::pair<Peer, UniqueFd> Pair() {
     Listener listener;
     UniqueFd fd = BoundStream("127.0.0.1");

@@ -1,4 +1,4 @@
-// What the splice proxy makes of TLS: names, none, hidden ones, and hellos that come again.
+// The splice proxy and TLS: names, no names, encrypted names, and second hellos.
 #include "tests/unit/netpolicy/splice_lab.h"
 #include "tests/unit/netpolicy/tls_bytes.h"
 
@@ -29,7 +29,7 @@ TEST_F(SpliceTest, RefusesAnotherNameInASecondHello) {
   EXPECT_EQ(gate.denials.size(), 1U);
 }
 
-// Each of these is skipped, or put together otherwise than here, by some TLS stack.
+// Each of these is skipped, or parsed differently, by some TLS stack.
 TEST_F(SpliceTest, FindsASecondHelloBehindWhateverServersSkip) {
   Listener listener;
   Serve("a.example", 1, listener);
@@ -53,7 +53,7 @@ TEST_F(SpliceTest, FindsASecondHelloBehindWhateverServersSkip) {
   EXPECT_EQ(gate.denials.size(), 11U);
 }
 
-// Records of early data are moved piece by piece, as long as a hello could follow.
+// The proxy moves records of early data one by one while a hello could still follow.
 TEST_F(SpliceTest, LosesNothingOfEarlyData) {
   Listener listener;
   Serve("a.example", 1, listener);

@@ -14,7 +14,7 @@ using Kind = TlsRecords::Kind;
 const std::string kChangeCipherSpec = TlsRecord("\x01", 20, 0x0303);
 const std::string kData = TlsRecord("secret", 23, 0x0303);
 
-// What becomes of `bytes` behind a first hello: how many pass, and what stops them.
+// Reads `bytes` after a first hello. Returns how many pass, and what stops them.
 std::pair<size_t, Kind> Behind(const ClientHello& first, const std::string& bytes) {
   TlsRecords records;
   records.Begin(first);
@@ -78,7 +78,7 @@ TEST(TlsRecords, PutAHelloTogetherWhateverLiesBetween) {
       EXPECT_EQ(Behind(kFirst, whole), std::pair(whole.size(), Kind::kMore));
     }
   }
-  // Many records without an end.
+  // A message in many records that never ends.
   std::string part = TlsRecord(TlsNumber(1, 1) + TlsNumber(0xffffff, 3));
   for (int i = 0; i < 20; ++i) part += TlsRecord(std::string(1000, 'x'));
   EXPECT_EQ(Behind(kFirst, part).second, Kind::kRefused);

@@ -1,5 +1,5 @@
-// Each kind of request against each failure that can be forced upon it: nothing of it is left, and
-// the same request with the same key is carried out afterwards.
+// Each kind of request against each failure that can be forced upon it. A failed request leaves
+// nothing behind, and the same request with the same key succeeds afterwards.
 #include "runtime/sandbox/state/attempt.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace atl::sandbox {
 namespace {
 
-// kClaim: of a template's member that is ready; kWait: of one that is still to be built.
+// kClaim: claims a template's ready member. kWait: waits for a member that is still to be built.
 enum class Kind { kCreate, kVolume, kPool, kClaim, kWait, kFork, kRollback };
 enum class Failure {
   kNetwork,   // the slot cannot be given its network, or its policy
@@ -23,14 +23,14 @@ enum class Failure {
   kNoVolume,  // its volume cannot be made
   kNoCopy,    // the files of its parent cannot be copied
   kHung,      // the spawner does not answer the thaw
-  kEnded,     // its process 1 ends before it goes on
-  kShutDown,  // so does the daemon
+  kEnded,     // process 1 ends before it is resumed
+  kShutDown,  // process 1 ends, and so does the daemon
 };
 
 struct Case {
   Kind kind;
   Failure failure;
-  bool refused;  // the client's request or the host's want of room, and no fault
+  bool refused;  // the failure is a refusal, because of the request or of the host's limits
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& of) {
@@ -114,7 +114,7 @@ class AttemptTest : public TemplatesTest, public testing::WithParamInterface<Cas
     return answer;
   }
 
-  // Answers what it waits for, up to its build.
+  // Answers everything that the request waits for before its build.
   void ReachBuild() {
     if (!spawner.volume_calls.empty()) spawner.AnswerVolume();
     if (!spawner.copies.empty()) {
@@ -123,7 +123,7 @@ class AttemptTest : public TemplatesTest, public testing::WithParamInterface<Cas
     }
     loop.Run();
   }
-  // Everything works.
+  // Lets everything else succeed.
   void CarryOn(const Asked& answer) {
     ReachBuild();
     if (answer.called != 0 && spawner.builds.empty()) return;
@@ -153,13 +153,13 @@ class AttemptTest : public TemplatesTest, public testing::WithParamInterface<Cas
         ReachBuild();
         spawner.AnswerBuild(Fail(Code::kInternal, "step mounts: no"));
         loop.Run();
-        // The answer to a sibling's.
+        // Answers the build of a sibling.
         while (!spawner.builds.empty()) spawner.AnswerBuild();
         return answer;
       case Failure::kNoRecord:
         EXPECT_TRUE(store->db().Exec("ALTER TABLE sandboxes RENAME TO away"));
         answer = Ask();
-        // A member that is not recorded is not made ready.
+        // A member without a record is not made ready.
         if (GetParam().kind == Kind::kWait) spawner.AnswerBuild();
         CarryOn(*answer);
         EXPECT_TRUE(store->db().Exec("ALTER TABLE away RENAME TO sandboxes"));
@@ -217,7 +217,7 @@ class AttemptTest : public TemplatesTest, public testing::WithParamInterface<Cas
     return answer;
   }
 
-  // What a request could leave behind.
+  // Everything that a request could leave behind.
   struct Left {
     std::set<std::string> visible, recorded, keys, volumes;
   };
@@ -279,11 +279,11 @@ TEST_P(AttemptTest, LeavesNothingAndCanBeRepeated) {
   EXPECT_EQ(after.volumes, before.volumes);
   if (gone) return;
   EXPECT_FALSE(sandboxes->layers.InUse(102)) << "that of a fork";
-  // Behind a claim another member is built.
+  // After a claim the template builds another member.
   if (template_id.empty()) {
     EXPECT_TRUE(admission->idle());
   }
-  // What made a template's member fail may pass.
+  // A template retries after a pause, because the cause of the failure may have passed.
   loop.Pass(3 * kSecond);
   const auto second = Ask();
   CarryOn(*second);

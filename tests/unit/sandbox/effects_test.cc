@@ -1,6 +1,6 @@
-// The order in which a transition takes effect: each call that reaches the spawner, the loop, the
-// images or a client, with what the store, the host's budget, the pool, the volumes, the history
-// and the counters say at that moment.
+// The order in which a transition takes effect. Records each call that reaches the spawner, the
+// loop, the images or a client, and the state of the store, the host's budget, the pool, the
+// volumes, the history and the counters at that moment.
 #include <numeric>
 #include <variant>
 
@@ -25,7 +25,7 @@ class EffectsTest : public LifecycleTest {
     spawner.on_message = nullptr;
   }
 
-  // A create that has one of everything that a transition may have to change.
+  // A create that has one of everything that a transition may change.
   static Wanted WantAll() {
     Wanted wanted = Want();
     wanted.spec.extensions[kPoolRef] = "warm";
@@ -35,7 +35,7 @@ class EffectsTest : public LifecycleTest {
     wanted.timeout_seconds = 600;
     return wanted;
   }
-  // Runs one, unwatched.
+  // Creates a running sandbox without recording.
   std::string RunOne(Wanted wanted = WantAll()) {
     auto answer = Create(std::move(wanted));
     if (!spawner.volume_calls.empty()) spawner.AnswerVolume();
@@ -56,7 +56,7 @@ class EffectsTest : public LifecycleTest {
       if (std::holds_alternative<wire::Freeze>(message)) return Saw("spawner freezes or thaws");
     };
   }
-  // What has happened since the last call, and nothing that follows from it.
+  // Returns the calls since the last call of Seen.
   std::vector<std::string> Seen() { return std::exchange(seen, {}); }
   void Saw(const std::string& what) {
     const std::map<std::string, std::string> now = Look();

@@ -28,13 +28,13 @@ class EntrypointLogsTest : public testing::Test {
     logs.reset();
     std::filesystem::remove_all(directory);
   }
-  // A daemon that starts with these sandboxes.
+  // Starts a daemon with these sandboxes.
   void Boot(const std::unordered_set<std::string>& sandboxes) {
     logs = std::make_unique<EntrypointLogs>(loop, clock, config);
     EXPECT_TRUE(logs->Start(sandboxes));
     loop.Run();
   }
-  // Execd's end of the socket of a sandbox that is followed.
+  // Returns execd's end of the output socket of a sandbox that is followed.
   UniqueFd Follow(const std::string& id) {
     auto pair = sys::UnixPair(SOCK_STREAM);
     logs->Follow(id, std::move(pair->a), {});
@@ -90,7 +90,7 @@ class EntrypointLogsTest : public testing::Test {
 
 TEST_F(EntrypointLogsTest, WritesWhatComes) {
   const UniqueFd execd = Follow(kId);
-  EXPECT_EQ(Directories(), 0U);  // nothing for the silent
+  EXPECT_EQ(Directories(), 0U);  // a sandbox without output has no directory
   ASSERT_TRUE(Send(execd, Frame("hello\n")));
   Settle();
   EXPECT_TRUE(Has(kId, " hello\n"));
@@ -118,7 +118,7 @@ TEST_F(EntrypointLogsTest, NotesArePassedOnNowAndThen) {
   note(std::string(1000, 'x'));
   note("first");
   EXPECT_EQ(notes, (std::vector<std::string>{"first", "another", std::string(200, 'x'), "first"}));
-  // Output goes on as if there were none.
+  // The notes do not disturb the output.
   EXPECT_TRUE(Has(kId, " out\n"));
   EXPECT_TRUE(Has(kId, " put\n"));
   EXPECT_FALSE(Has(kId, "first"));
@@ -200,14 +200,14 @@ TEST_F(EntrypointLogsTest, AFloodHasItsShareAndNoMore) {
   fill();
   constexpr int kTicks = 10;
   for (int tick = 0; tick < kTicks; ++tick) {
-    // However often the loop comes round within a tick.
+    // The number of turns of the loop within a tick does not matter.
     for (int round = 0; round < 10; ++round) loop.Poll();
     loop.Pass(5'000);
     fill();
   }
   EXPECT_LE(logs->stats().bytes, (kTicks + 2) * (96U << 10));
   EXPECT_GT(logs->stats().bytes, kTicks * (16U << 10));
-  // None has been left out: each had about a third.
+  // No sandbox has been left out: each wrote about a third.
   for (int i = 0; i < 3; ++i) EXPECT_GT(written(i), logs->stats().bytes / 6) << i;
 }
 
@@ -234,7 +234,7 @@ TEST_F(EntrypointLogsTest, CanBeKeptForAWhile) {
   loop.Pass(30'000'000);
   EXPECT_TRUE(logs->kept(kId));
   EXPECT_TRUE(Has(kId, "last words"));
-  // A restart does not give it more time, and it survives.
+  // A restart gives the log no more time, and the log survives it.
   Boot({});
   EXPECT_TRUE(Has(kId, "last words"));
   loop.Pass(29'000'000);
@@ -291,7 +291,7 @@ TEST_F(EntrypointLogsTest, TellsWatchers) {
   bool ended = false;
   const auto watcher = [&](bool end) { end ? void(ended = true) : void(++grown); };
   EXPECT_EQ(logs->Watch(kId, false, watcher), 0U);
-  // Before its execd has reported.
+  // The watcher comes before the sandbox's execd has reported.
   EXPECT_NE(logs->Watch(kId, true, watcher), 0U);
   UniqueFd execd = Follow(kId);
   ASSERT_TRUE(Send(execd, Frame("x\n")));
@@ -310,7 +310,7 @@ TEST_F(EntrypointLogsTest, TellsWatchersOfTheAbandoned) {
   EXPECT_NE(logs->Watch(kId, true, [&](bool end) { ended = end; }), 0U);
   logs->Abandon(kId);
   EXPECT_TRUE(ended);
-  // Not of those that are followed.
+  // Sandboxes that are followed are not reported as ended.
   ended = false;
   const UniqueFd execd = Follow(kOther);
   EXPECT_NE(logs->Watch(kOther, true, [&](bool end) { ended = end; }), 0U);

@@ -8,7 +8,7 @@
 namespace atl::sandbox {
 namespace {
 
-// The oldest call of a kind, answered; what it asked.
+// Answers the oldest call of a kind. Returns its request.
 template <typename Calls, typename Answer>
 auto AnswerFirst(Calls& calls, Answer answer) {
   auto [what, done] = std::move(calls.front());

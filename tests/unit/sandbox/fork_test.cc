@@ -40,7 +40,7 @@ class ForkTest : public LifecycleTest {
       loop.Run();
     }
   }
-  // Of the children nothing is left: no record, no layer, no room on the host, no process.
+  // Expects that nothing of the children is left: no record, no layer, no reservation, no process.
   void ExpectNothingButTheParent(const std::string& id) {
     while (!spawner.builds.empty()) BuildAll();
     while (!spawner.destroys.empty()) spawner.AnswerDestroy();
@@ -62,7 +62,7 @@ TEST_F(ForkTest, ChildrenHaveItsFilesAndItsSpecAndNothingElseOfIt) {
   const std::string id = CreateRunning(wanted);
   const Sandbox parent = *sandboxes->registry.Find(kCaller, id);
   const auto outcome = Begin(id, 3);
-  // Nobody sees them before there is anything to be built.
+  // Clients cannot see the children before their files have been copied.
   EXPECT_EQ(sandboxes->registry.All(kCaller).size(), 1U);
   const wire::CopyUpper asked = spawner.AnswerCopy();
   EXPECT_EQ(asked.id, id);
@@ -133,7 +133,7 @@ TEST_F(ForkTest, ACopyThatFailsLeavesNone) {
 }
 
 TEST_F(ForkTest, ABuildThatFailsLeavesNone) {
-  // One built, one that fails, one being built, one in the queue: in each order.
+  // One child is built, one fails, one is being built, and one is queued, in each order.
   for (int failing = 0; failing < 4; ++failing) {
     const std::string id = CreateRunning();
     const auto outcome = Copied(Begin(id, 4));
@@ -167,7 +167,7 @@ TEST_F(ForkTest, AStoreThatIsFullLeavesNone) {
   loop.Run();
   ASSERT_EQ(outcome->called, 1);
   EXPECT_FALSE(outcome->made);
-  // Whoever dies right here, too, leaves the record of none.
+  // A daemon that dies at this moment leaves no record either.
   EXPECT_EQ(Stored().size(), 1U);
   ExpectNothingButTheParent(id);
 }
@@ -254,12 +254,12 @@ TEST_F(ForkTest, ARepeatedRequestGetsTheSameChildren) {
   EXPECT_EQ(expected.size(), 2U);
   EXPECT_EQ(ids(meanwhile), expected);
   EXPECT_EQ(ids(Begin(id, 2, "key")), expected);
-  // After a restart too.
+  // The same after a restart.
   wire::Greeting hello;
   for (const Sandbox& sandbox : Stored()) hello.sandboxes.push_back(Present(sandbox.id));
   Boot(hello);
   EXPECT_EQ(ids(Begin(id, 2, "key")), expected);
-  // What is left of them, whichever has gone.
+  // The answer lists the remaining children, whichever has been deleted.
   const std::string gone = store->LoadKeys()->front().sandboxes.front();
   ASSERT_TRUE(sandboxes->endings.Delete(kCaller, gone));
   auto left = expected;
@@ -310,7 +310,7 @@ TEST_F(ForkTest, VolumesAreItsParents) {
   ASSERT_TRUE(outcome->made);
   ASSERT_EQ(plans.size(), 1U);
   EXPECT_EQ(plans.front()->volumes, wanted.spec.volumes);
-  // It is still there for the child when the parent has gone.
+  // The layer stays for the child after the parent has been deleted.
   ASSERT_TRUE(sandboxes->endings.Delete(kCaller, created->result->id));
   spawner.AnswerDestroy();
   loop.Run();

@@ -61,7 +61,7 @@ TEST_F(GoneIdsTest, SurvivesItsOwner) {
   Add("b");
   ASSERT_TRUE(store->Remove("a"));
   gone.reset();
-  // Whoever removes a record, with or without us.
+  // The database remembers the id whoever removes the record, also without GoneIds.
   ASSERT_TRUE(store->Remove("b"));
   Open(GoneIds::kKept);
   EXPECT_TRUE(Has("a"));

@@ -36,7 +36,7 @@ TEST_F(HistoryTest, KeepsTheOrderOfEach) {
   EXPECT_EQ(Kinds("c"), "");
   EXPECT_EQ(history->Find("a")->at(1).message, "why");
   EXPECT_EQ(history->Find("a")->at(1).time_ms, 7);
-  // Another daemon finds the same.
+  // Another daemon reads the same history.
   history.reset();
   Open();
   EXPECT_EQ(Kinds("a"), "Running Failed ");

@@ -23,7 +23,7 @@ class IdleWatchTest : public testing::Test {
                   },
                   [this](const std::string& id) { idle.push_back(id); }};
 
-  // A request that was answered well.
+  // Opens a request that is answered well.
   std::shared_ptr<IdleWatch::Request> Use(const std::string& id) {
     auto request = watch.Open(id);
     request->Count();
@@ -46,7 +46,7 @@ TEST_F(IdleWatchTest, WhoComputesIsNotIdle) {
   watch.Watch("a", 1, 20);
   watch.Watch("waits", 2, 20);
   for (int second = 0; second < 60; ++second) {
-    cpu_micros[1] += 20'000;  // two hundredths
+    cpu_micros[1] += 20'000;  // two hundredths of a CPU
     cpu_micros[2] += 5'000;
     loop.Pass(kSecondUs);
   }
@@ -64,7 +64,7 @@ TEST_F(IdleWatchTest, WhatIsOpenIsUse) {
   loop.Pass(100 * kSecondUs);
   EXPECT_TRUE(idle.empty());
   copy.reset();
-  // The whole time begins with the end of it.
+  // The idle time starts again at the end of the request.
   loop.Pass(19 * kSecondUs);
   EXPECT_TRUE(idle.empty());
   loop.Pass(2 * kSecondUs);
@@ -114,13 +114,13 @@ TEST_F(IdleWatchTest, AnUnansweredRequestDelaysThePauseAndNoMore) {
 TEST_F(IdleWatchTest, WhatWasResumedForRefusedRequestsIsIdleAtOnce) {
   auto waking = watch.Open("a");
   watch.Watch("a", 1, 20);
-  cpu_micros[1] += 50'000;  // what the refusal took
+  cpu_micros[1] += 50'000;  // CPU time for the refusal
   loop.Pass(6 * kSecondUs);
   EXPECT_TRUE(idle.empty());
   waking.reset();
   loop.Run();
   EXPECT_EQ(idle.size(), 1U);
-  // One of them was answered well: the whole time begins again.
+  // One of the requests was answered well, so the idle time starts again.
   waking = watch.Open("a");
   watch.Watch("a", 1, 20);
   Use("a").reset();

@@ -8,7 +8,7 @@ namespace {
 
 class ChangeTest : public LifecycleTest {
  protected:
-  // What a pause or resume was answered with: "ok", the error's code, or "" as long as it was not.
+  // Pauses or resumes. The result becomes "ok" or the error's code; it is "" until then.
   std::shared_ptr<std::string> Pause(const std::string& id) {
     auto answer = std::make_shared<std::string>();
     sandboxes->pauses.Pause(kCaller, id, Into(answer));
@@ -36,7 +36,7 @@ TEST_F(ChangeTest, PauseIsAnsweredWhenEverythingStandsStill) {
   EXPECT_EQ(*paused, "");
   EXPECT_EQ(StateOf(id), State::kPausing);
   EXPECT_EQ(Stored()[0].state, State::kPausing);
-  // Whoever asks meanwhile waits as well; nobody asks the spawner twice.
+  // A second pause waits for the first. The spawner is asked only once.
   const auto again = Pause(id);
   EXPECT_EQ(*Resume(id), CodeName(Code::kFailedPrecondition));
   ASSERT_EQ(spawner.freezes.size(), 1U);
@@ -145,12 +145,12 @@ TEST_F(ChangeTest, ARefusedPauseHasNoEffectLaterEither) {
   EXPECT_EQ(*paused, CodeName(Code::kUnavailable));
   EXPECT_EQ(StateOf(id), State::kRunning);
   EXPECT_EQ(Stored()[0].state, State::kRunning);
-  // The lost spawner had not done it.
+  // The lost spawner had not paused the sandbox.
   wire::Greeting hello;
   hello.sandboxes.push_back(Present(id));
   sandboxes->reconciler.Reconcile(hello);
   EXPECT_TRUE(spawner.freezes.empty());
-  // It had, and was lost before it could say so.
+  // The spawner had paused it and was lost before it could answer.
   hello.frozen_slots = {Present(id).slot};
   sandboxes->reconciler.Reconcile(hello);
   EXPECT_EQ(spawner.AnswerFreeze(), "thaw " + id);
@@ -180,7 +180,7 @@ TEST_F(ChangeTest, APauseUnderWayIsNotGivenUpForAnEarlierLoss) {
   wire::Greeting hello;
   hello.sandboxes.push_back(Present(id));
   sandboxes->reconciler.Reconcile(hello);
-  // Some process of it is slow to stand still.
+  // A process of the sandbox is slow to freeze.
   loop.Pass(6 * kSecond);
   EXPECT_EQ(*paused, "");
   spawner.AnswerFreeze();
@@ -199,7 +199,7 @@ TEST_F(ChangeTest, MetadataIsMergedAndKept) {
   EXPECT_EQ(sandboxes->registry.Find(kCaller, id)->metadata, expected);
   EXPECT_EQ(Stored()[0].metadata, expected);
   EXPECT_EQ(sandboxes->changes.PatchMetadata(kCaller, "nope", {}).error().code(), Code::kNotFound);
-  // Step by step it does not grow without end either.
+  // Several small patches cannot exceed the limit either.
   Changes::MetadataPatch many;
   while (many.size() < kMaxMetadata - 2) many["n" + std::to_string(many.size())] = "v";
   ASSERT_TRUE(sandboxes->changes.PatchMetadata(kCaller, id, many));
@@ -226,7 +226,7 @@ TEST_F(ChangeTest, AccessMovesTheDeadlineOfWhoAskedForIt) {
   sandboxes->changes.Touch(kCaller, id);
   EXPECT_EQ(deadline(plain), 100);
   EXPECT_EQ(deadline(id), 300);
-  // Not again within a minute, and never to less.
+  // The deadline is extended at most once a minute, and never shortened.
   loop.Pass(59 * kSecond);
   sandboxes->changes.Touch(kCaller, id);
   EXPECT_EQ(deadline(id), 241);
@@ -265,7 +265,7 @@ TEST_F(ChangeTest, WhatHasEndedIsForgottenAfterAWhile) {
   EXPECT_NE(sandboxes->registry.Find(kCaller, id), nullptr);
   loop.Pass(2 * kSecond);
   EXPECT_EQ(sandboxes->registry.Find(kCaller, id), nullptr);
-  // Its own deadline counts.
+  // The sandbox's own deadline counts.
   EXPECT_NE(sandboxes->registry.Find(kCaller, timed), nullptr);
 }
 
@@ -288,7 +288,7 @@ TEST_F(ChangeTest, ARepeatedRequestGetsTheSameSandbox) {
   EXPECT_EQ(Create(other)->result.error().code(), Code::kAlreadyExists);
   ASSERT_TRUE(sandboxes->endings.Delete(kCaller, first->result->id));
   EXPECT_EQ(Create(wanted)->result.error().code(), Code::kAlreadyExists);
-  // A day later nobody knows the key any more.
+  // The key is forgotten after a day.
   clock.Advance(kKeyLifeMs * 1000 + 1);
   wanted.idempotency_key = "k2";
   Create(wanted);
@@ -326,9 +326,9 @@ TEST_F(ChangeTest, NoMoreIsPromisedThanTheHostHas) {
   EXPECT_EQ(Create(wanted)->result.error().code(), Code::kResourceExhausted);
   wanted.resource_limits = {{"memory", "10Mi"}};
   CreateRunning(wanted);
-  // 512 pids each.
+  // Each sandbox reserves 512 pids.
   EXPECT_EQ(Create(wanted)->result.error().code(), Code::kResourceExhausted);
-  // Given back when nothing of it is left.
+  // The reservation is released when nothing of the sandbox is left.
   ASSERT_TRUE(sandboxes->endings.Delete(kCaller, id));
   EXPECT_FALSE(Create(wanted)->result);
   spawner.AnswerDestroy();

@@ -1,4 +1,4 @@
-// Records, spawner and kernel are compared while all runs.
+// The running daemon compares its records with the spawner and the kernel.
 #include "runtime/base/sandbox_id.h"
 #include "tests/unit/sandbox/lifecycle_fixture.h"
 
@@ -9,14 +9,14 @@ constexpr int64_t kBetween = 31 * kSecond;
 
 class CompareTest : public LifecycleTest {
  protected:
-  // The next comparison, with a spawner that says so.
+  // Runs the next comparison, with a spawner that answers `hello`.
   void Compare(wire::Greeting hello) {
     loop.Pass(kBetween);
     ASSERT_EQ(spawner.hellos.size(), 1U);
     hello.prepared_slots = InStock();
     spawner.AnswerHello(std::move(hello));
   }
-  // Prepared, and neither dropped nor taken.
+  // Returns the slots that are prepared and neither dropped nor taken.
   std::vector<uint32_t> InStock() {
     std::vector<uint32_t> slots;
     for (const auto& [slot, control] : spawner.controls) {
@@ -51,17 +51,17 @@ TEST_F(CompareTest, NothingUnderWayIsTakenForADifference) {
   EXPECT_TRUE(health.troubles().empty());
 }
 
-// There is nobody to tell of it: the kernel is asked.
+// No spawner can report the end, so the daemon asks the kernel.
 TEST_F(CompareTest, WhatEndsWithoutASpawnerIsTold) {
   const std::string lives = CreateRunning(), ends = CreateRunning();
   gone_slots.insert(Present(ends).slot);
   loop.Pass(10 * kSecond);
   EXPECT_EQ(sandboxes->registry.Find(kCaller, ends)->state,
-            State::kRunning);  // the spawner would have said so
+            State::kRunning);  // the spawner would have reported the end
   sandboxes->reconciler.OnSpawnerLost();
   loop.Pass(kSecond);
   EXPECT_EQ(sandboxes->registry.Find(kCaller, ends)->state,
-            State::kRunning);  // the next one is on its way
+            State::kRunning);  // the next spawner is expected
   loop.Pass(10 * kSecond);
   EXPECT_EQ(sandboxes->registry.Find(kCaller, ends)->state, State::kFailing);
   EXPECT_EQ(sandboxes->registry.Find(kCaller, lives)->state, State::kRunning);
@@ -88,7 +88,8 @@ TEST_F(CompareTest, ProcessesWithoutARecordAreEnded) {
   ASSERT_EQ(health.troubles().count("sandboxes"), 1U);
   EXPECT_NE(health.troubles().at("sandboxes").find("1 sandboxes ran without a record"),
             std::string::npos);
-  // Looked at again soon; while it is being destroyed nobody asks twice.
+  // The next comparison comes soon. While the sandbox is being destroyed, no second request is
+  // sent.
   loop.Pass(3 * kSecond);
   ASSERT_EQ(spawner.hellos.size(), 1U);
   hello.prepared_slots = InStock();

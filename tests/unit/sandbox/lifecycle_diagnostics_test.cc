@@ -1,4 +1,4 @@
-// What is kept of a sandbox for people who ask why.
+// The diagnostics that are kept of a sandbox.
 #include "runtime/wire/output.h"
 
 #include <sys/socket.h>
@@ -14,7 +14,7 @@ class LifecycleDiagnosticsTest : public LifecycleTest {
     log_config.directory = directory + "/logs";
     Boot({});
   }
-  // What execd sends: that it has started, and then this output.
+  // Plays execd: reports that it has started, then sends this output.
   void Start(const std::string& output) {
     wire::OutputFrame frame;
     frame.bytes = output;
@@ -63,7 +63,7 @@ TEST_F(LifecycleDiagnosticsTest, AnExitThatOvertakesTheReportLosesNothing) {
   const std::string id = CreateRunning();
   Start("last words\n");
   execd.reset();
-  // The spawner's socket is looked at before the control socket.
+  // The loop reads the spawner's socket before the control socket.
   sandboxes->reconciler.OnExit(Ended(id));
   Settle();
   EXPECT_NE(Log(id).find(" last words\n"), std::string::npos);
@@ -81,7 +81,7 @@ TEST_F(LifecycleDiagnosticsTest, WhoeverHasLostExecdHearsOfTheEnd) {
   EXPECT_EQ(heard, 1);
   sandboxes->endings.AwaitEnd(kCaller, "nosuch", hear);
   EXPECT_EQ(heard, 2);
-  // It lives: nobody waits for ever.
+  // The sandbox lives on. Nobody may wait for ever.
   sandboxes->endings.AwaitEnd(kCaller, CreateRunning(), hear);
   for (int i = 0; i < 250; ++i) Settle();
   EXPECT_EQ(heard, 3);

@@ -13,7 +13,7 @@ class IdleTest : public LifecycleTest {
     wanted.spec.idle = {20, ends};
     return CreateRunning(std::move(wanted));
   }
-  // One that the policy has paused.
+  // Creates a sandbox that the policy has paused.
   std::string CreatePaused() {
     const std::string id = CreateIdle();
     loop.Pass(21 * kSecond);
@@ -45,7 +45,7 @@ TEST_F(IdleTest, IsPausedAndWakesWithTheNextRequest) {
   EXPECT_EQ(answers, (std::vector<std::string>{"one ok", "two ok"}));
   sandboxes->pauses.Wake(kCaller, id, Into("three"));
   EXPECT_EQ(answers.back(), "three ok");
-  // Not while that is under way.
+  // Not while a request is in flight.
   loop.Pass(100 * kSecond);
   EXPECT_TRUE(spawner.freezes.empty());
   EXPECT_EQ(StateOf(id), "Running CONTAINER_RUNNING");
@@ -65,7 +65,7 @@ TEST_F(IdleTest, IsPausedAgainBehindARefusal) {
 
 TEST_F(IdleTest, AClientsResumeIsUse) {
   const std::string id = CreateIdle();
-  // It stood still in the middle of its answer.
+  // The pause came in the middle of its answer.
   auto request = sandboxes->pauses.OpenRequest(*sandboxes->registry.Find(kCaller, id));
   sandboxes->pauses.Pause(kCaller, id, Into("pause"));
   EXPECT_EQ(spawner.AnswerFreeze(), "freeze " + id);
@@ -98,7 +98,7 @@ TEST_F(IdleTest, AFailureOfThePauseKeepsNobodyWaiting) {
   EXPECT_EQ(StateOf(id), "Resuming IDLE_RESUMING");
   EXPECT_EQ(spawner.AnswerFreeze(), "thaw " + id);
   EXPECT_EQ(answers, std::vector<std::string>{"one ok"});
-  // Nor does it without a spawner, and it is tried again.
+  // The resume also fails without a spawner, and is tried again.
   loop.Pass(21 * kSecond);
   sandboxes->pauses.Wake(kCaller, id, Into("two"));
   spawner.AnswerFreeze(Fail(Code::kUnavailable, "gone"));
@@ -138,7 +138,7 @@ TEST_F(IdleTest, NoRequestEndsThePauseOfAClient) {
   sandboxes->pauses.Resume(kCaller, id, Into("resume"));
   spawner.AnswerFreeze();
   EXPECT_EQ(answers.back(), "resume ok");
-  // On the way into it too: whoever waits there is told.
+  // The same during the pause itself: a request that waits for the sandbox gets an error.
   loop.Pass(21 * kSecond);
   sandboxes->pauses.Wake(kCaller, id, Into("wake"));
   sandboxes->pauses.Pause(kCaller, id, Into("pause"));

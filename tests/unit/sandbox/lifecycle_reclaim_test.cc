@@ -33,7 +33,7 @@ TEST_F(ReclaimTest, FollowsThePauseAndIsKept) {
   EXPECT_EQ(Stored()[0].reclaimed_bytes, 5000U);
   EXPECT_EQ(sandboxes->pauses.stats().reclaimed, 1U);
   Resume(id);
-  // Of the next pause nothing is known yet.
+  // The next pause has reclaimed nothing yet.
   Pause(id);
   EXPECT_EQ(sandboxes->registry.Find(kCaller, id)->reclaimed_bytes, 0U);
   spawner.AnswerReclaim(wire::Reclaimed{7000, 10});

@@ -38,13 +38,13 @@ TEST_F(LifecycleTest, ASpecIsKeptWhole) {
   Wanted wanted = Want();
   Fill().Set(wanted.spec);
   wanted.spec.image = "busybox:latest";
-  wanted.spec.snapshot_id.clear();  // it would stand in place of the image
-  wanted.spec.template_id.clear();  // and so would that
+  wanted.spec.snapshot_id.clear();  // would replace the image
+  wanted.spec.template_id.clear();  // would replace it, too
   wanted.spec.platform = Platform{"linux", "amd64"};
   wanted.resource_requests = {{"cpu", "20m"}, {"memory", "8Mi"}};
   CreateRunning(wanted);
   const Sandbox stored = Stored().at(0);
-  // What the checks have made of it.
+  // Values that the checks have set.
   wanted.spec.network.sandbox = stored.id;
   wanted.spec.limits = stored.spec.limits;
   wanted.spec.reserved = {.memory_bytes = 8 << 20, .cpu_millis = 20};
@@ -99,7 +99,7 @@ TEST_F(LifecycleTest, AFailedBuildLeavesNothing) {
   const uint32_t slot = spawner.builds[0].slot;
   spawner.AnswerBuild(Fail(Code::kNotFound, "step overlay: no layer"));
   ASSERT_TRUE(answer->called);
-  // Not the client's fault, whatever the spawner calls it.
+  // The client is not to blame, whatever code the spawner gives.
   EXPECT_EQ(answer->result.error().code(), Code::kInternal);
   EXPECT_EQ(sandboxes->registry.Find(kCaller, id), nullptr);
   EXPECT_FALSE(SocketExists(id));
@@ -139,7 +139,7 @@ TEST_F(LifecycleTest, SlotsThatAreAlwaysLostEndTheCreate) {
 }
 
 TEST_F(LifecycleTest, ARecordThatCannotBeWrittenIsNoSandbox) {
-  // Somebody else holds the database's write lock.
+  // Another connection holds the database's write lock.
   sqlite::Options impatient;
   impatient.busy_timeout_ms = 0;
   auto other = sqlite::Db::Open(directory + ".db", impatient);
@@ -153,7 +153,7 @@ TEST_F(LifecycleTest, ARecordThatCannotBeWrittenIsNoSandbox) {
   EXPECT_EQ(sandboxes->registry.size(), 0U);
 }
 
-// One that asks for a volume that is to be made for it.
+// Adds a volume that is to be created for the sandbox.
 Wanted WithVolume(Wanted wanted) {
   VolumeMount mount;
   mount.volume = {wire::Volume::Kind::kNamed, "data", "", "/data", false};
@@ -173,7 +173,7 @@ TEST_F(LifecycleTest, ARefusedCreateAcquiresNothing) {
   EXPECT_TRUE(spawner.volume_calls.empty());
   EXPECT_TRUE(volumes->List().empty());
   EXPECT_EQ(sandboxes->registry.size(), 0U);
-  // Its key is free.
+  // The key is free.
   wanted.timeout_seconds = 100;
   wanted.fingerprint = "another";
   EXPECT_FALSE(Create(wanted)->called);
@@ -185,7 +185,7 @@ TEST_F(LifecycleTest, ACreateThatCannotHaveItsVolumesGivesAllBack) {
   Wanted wanted = WithVolume(Want());
   wanted.idempotency_key = "k";
   const auto first = Create(wanted), second = Create(wanted);
-  // Nobody knows its id, and what it was promised is taken.
+  // Clients cannot see the sandbox yet, but its resources are reserved.
   EXPECT_TRUE(sandboxes->registry.All(kCaller).empty());
   EXPECT_EQ(Create()->result.error().code(), Code::kResourceExhausted);
   ASSERT_EQ(spawner.volume_calls.size(), 1U);
@@ -246,7 +246,7 @@ TEST_F(LifecycleTest, DeleteIsAtOnceInvisibleAndThenGone) {
   ASSERT_EQ(Stored().size(), 1U);
   EXPECT_EQ(Stored()[0].state, State::kStopping);
   EXPECT_EQ(sandboxes->endings.Delete(kCaller, id).error().code(), Code::kNotFound);
-  EXPECT_TRUE(network.detached.empty());  // while it lives, its network stays guarded
+  EXPECT_TRUE(network.detached.empty());  // the network stays guarded while the sandbox lives
   EXPECT_EQ(spawner.AnswerDestroy(), id);
   EXPECT_EQ(network.detached, (std::vector<uint32_t>{slot}));
   EXPECT_TRUE(Stored().empty());
@@ -296,7 +296,7 @@ TEST_F(LifecycleTest, DeletedWhileQueuedIsNeverBuilt) {
   ASSERT_TRUE(queued->called);
   EXPECT_FALSE(queued->result);
   EXPECT_EQ(sandboxes->registry.size(), 2U);
-  EXPECT_EQ(spawner.dropped.size(), 1U);  // the slot that it was given had no use
+  EXPECT_EQ(spawner.dropped.size(), 1U);  // the slot that it got was not used
 }
 
 TEST_F(LifecycleTest, AMissingEntrypointFails) {
@@ -304,7 +304,7 @@ TEST_F(LifecycleTest, AMissingEntrypointFails) {
   ReportFailure("exec /nope: No such file or directory");
   loop.Poll();
   EXPECT_EQ(StateName(sandboxes->registry.Find(kCaller, id)->state),
-            StateName(State::kRunning));  // its last words
+            StateName(State::kRunning));  // reads the last output first
   loop.Pass(1'000'000);
   const Sandbox* s = sandboxes->registry.Find(kCaller, id);
   ASSERT_NE(s, nullptr);
@@ -313,7 +313,7 @@ TEST_F(LifecycleTest, AMissingEntrypointFails) {
   EXPECT_NE(s->message.find("/nope"), std::string::npos);
   spawner.AnswerDestroy();
   EXPECT_EQ(sandboxes->registry.Find(kCaller, id)->slot, 0U);
-  Ended(id, Exit(127));  // late news change nothing
+  Ended(id, Exit(127));  // a late exit changes nothing
   EXPECT_EQ(sandboxes->registry.Find(kCaller, id)->reason, "ENTRYPOINT_START_FAILED");
   ASSERT_TRUE(sandboxes->endings.Delete(kCaller, id));
   loop.Run();
@@ -461,7 +461,7 @@ TEST_F(LifecycleTest, ARestartAdoptsFinishesAndForgets) {
   EXPECT_EQ(destroyed, (std::set<std::string>{deleted, ended, lost, orphan.id}));
   EXPECT_EQ(Stored().size(), 3U);
   EXPECT_EQ(network.recovered.size(), 3U);
-  // The deadline came along.
+  // The restarted daemon keeps the deadline.
   loop.Pass(601 * kSecond);
   EXPECT_EQ(sandboxes->registry.Find(kCaller, running), nullptr);
 }
@@ -471,7 +471,7 @@ TEST_F(LifecycleTest, ANewSpawnerIsReconciledWith) {
   const std::string deleted = CreateRunning();
   ASSERT_TRUE(sandboxes->endings.Delete(kCaller, deleted));
   const auto building = Create();
-  // The old one goes: every call fails.
+  // The old spawner ends: every call fails.
   spawner.AnswerBuild(Fail(Code::kUnavailable, "gone"));
   EXPECT_EQ(building->result.error().code(), Code::kUnavailable);
   while (!spawner.destroys.empty()) spawner.AnswerDestroy(Fail(Code::kUnavailable, "gone"));
@@ -491,7 +491,7 @@ TEST_F(LifecycleTest, ANewSpawnerIsReconciledWith) {
 
 TEST_F(LifecycleTest, ABuildThatASpawnerCutsOffIsRefusedForNow) {
   const auto building = Create();
-  // The next one is there before we have heard of the end of the last one's requests.
+  // The next spawner connects before the requests to the old one have failed.
   wire::Greeting hello;
   wire::SandboxRecord built;
   built.id = spawner.builds[0].id;
@@ -502,7 +502,7 @@ TEST_F(LifecycleTest, ABuildThatASpawnerCutsOffIsRefusedForNow) {
   spawner.AnswerBuild(Fail(Code::kUnavailable, "gone"));
   ASSERT_TRUE(building->called);
   EXPECT_EQ(building->result.error().code(), Code::kUnavailable);
-  // What had been built of it goes, once.
+  // The leftovers of the build are destroyed once.
   ASSERT_EQ(spawner.destroys.size(), 1U);
   EXPECT_EQ(spawner.AnswerDestroy(), built.id);
   loop.Run();
@@ -553,7 +553,7 @@ TEST_F(LifecycleTest, LayersAreHeldAsLongAsTheyAreUsed) {
   spawner.AnswerDestroy();
   EXPECT_TRUE(sandboxes->layers.InUse(1));
   Ended(b, Exit(0));
-  EXPECT_TRUE(sandboxes->layers.InUse(1));  // until its mounts are gone
+  EXPECT_TRUE(sandboxes->layers.InUse(1));  // until its mounts have been removed
   spawner.AnswerDestroy();
   EXPECT_FALSE(sandboxes->layers.InUse(1));
 }

@@ -1,4 +1,4 @@
-// Creates whose image is on its way.
+// Creates whose image is still being imported.
 #include "runtime/wire/plan.h"
 #include "tests/unit/sandbox/lifecycle_fixture.h"
 
@@ -15,7 +15,7 @@ class LifecycleWaitingTest : public LifecycleTest {
   PendingImports::Id Begin() {
     return imports->Begin("new:latest", [this] { return progress; });
   }
-  // Its id.
+  // Creates a sandbox that waits for its image. Returns its id.
   std::string Waiting(Wanted wanted = WantOf("new")) {
     const auto answer = Create(std::move(wanted));
     EXPECT_TRUE(answer->called && answer->result);
@@ -44,7 +44,7 @@ TEST_F(LifecycleWaitingTest, IsPendingUntilTheImageIsThere) {
   ASSERT_EQ(Stored().size(), 1U);
   EXPECT_EQ(StateName(Stored()[0].state), StateName(State::kAwaiting));
   EXPECT_TRUE(spawner.builds.empty());
-  // Nobody else waits.
+  // Other creates do not wait.
   const std::string other = CreateRunning();
   EXPECT_EQ(StateOf(other), State::kRunning);
 

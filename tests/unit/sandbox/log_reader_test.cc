@@ -34,7 +34,7 @@ class LogReaderTest : public testing::Test {
     ASSERT_TRUE(store->Append(kId, frame.Encode()));
   }
   LogStore::Files Files() const { return store->OpenFiles(kId); }
-  // Without the times.
+  // Removes the times.
   static std::string Strip(const std::string& text) {
     std::string out;
     for (size_t at = 0; at < text.size();) {
@@ -103,7 +103,7 @@ TEST_F(LogReaderTest, BadBytesBecomeText) {
       {"plain \xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80",
        "plain \xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80"},
       {"\xFF", "\xEF\xBF\xBD"},
-      {"a\xC3", "a\xEF\xBF\xBD"},                                // cut off
+      {"a\xC3", "a\xEF\xBF\xBD"},                                // truncated
       {"\xC0\x80", "\xEF\xBF\xBD\xEF\xBF\xBD"},                  // overlong
       {"\xED\xA0\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},  // a surrogate
       {"\xF4\x90\x80\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},
@@ -113,7 +113,7 @@ TEST_F(LogReaderTest, BadBytesBecomeText) {
     AppendUtf8(given, &out);
     EXPECT_EQ(out, wanted);
   }
-  // One character in two frames is one.
+  // A character that is split over two frames is one character.
   Put("\xE2\x82");
   Put("\xAC\n");
   EXPECT_EQ(Read({}), "\xE2\x82\xAC\n");

@@ -43,7 +43,7 @@ TEST_F(NamesTest, WhoDoesNotAskIsNotRefused) {
   CreateRunning(Called("web", false));
   const std::string other = CreateRunning(Called("db", false));
   EXPECT_TRUE(Rename(other, "web"));
-  // A name that anybody has is nobody's own.
+  // A sandbox may not take a name for itself if any other sandbox has it.
   CreateRunning(Called("db", false));
   EXPECT_EQ(Refused(Called("db")), Code::kAlreadyExists);
 }
@@ -51,7 +51,7 @@ TEST_F(NamesTest, WhoDoesNotAskIsNotRefused) {
 TEST_F(NamesTest, ItIsFreeWhenTheSandboxHasEnded) {
   const std::string id = CreateRunning(Called("web"));
   EXPECT_EQ(Refused(Called("web")), Code::kAlreadyExists);
-  // It can still be looked at, and no longer holds the name.
+  // The ended sandbox can still be read, but no longer holds the name.
   Ended(id, Exit(0));
   const std::string next = CreateRunning(Called("web"));
   EXPECT_EQ(Refused(Called("web")), Code::kAlreadyExists);

@@ -61,7 +61,7 @@ TEST_F(ObjectVolumesTest, WhichStoreARequestMeans) {
   };
   EXPECT_EQ(source(WithKeys()), "two/data");
   EXPECT_EQ(source(WithKeys(Bucket("one", "one"))), "one/one");
-  // Without keys: the first that has some.
+  // The request has no keys, so the first store that has some is used.
   EXPECT_EQ(source(Bucket()), "three/data");
   VolumeMount named = Bucket();
   named.bucket.credentials_of = "three";
@@ -78,7 +78,7 @@ TEST_F(ObjectVolumesTest, MountedBeforeTheBuild) {
   const auto answer = Create(WantBucket(WithKeys()));
   ASSERT_EQ(spawner.mounts.size(), 1U);
   EXPECT_TRUE(spawner.builds.empty());
-  // Whoever waits for a store takes nobody's turn.
+  // A create that waits for a store takes no place in the queue of builds.
   Create();
   Create();
   EXPECT_EQ(spawner.builds.size(), 2U);
@@ -115,7 +115,7 @@ TEST_F(ObjectVolumesTest, WhatIsNotAllowedIsNotAskedFor) {
   EXPECT_EQ(sandboxes->registry.size(), 0U);
 }
 
-// What serves a bucket has memory of this host too.
+// The server of a bucket uses memory of this host, too.
 TEST_F(ObjectVolumesTest, TheHostsMemoryIsPromisedOnce) {
   config.budget.memory_budget = 300 << 20;
   Boot({});
@@ -123,13 +123,13 @@ TEST_F(ObjectVolumesTest, TheHostsMemoryIsPromisedOnce) {
   wanted.resource_limits = {{"memory", "100Mi"}};
   Wanted plain = Want();
   plain.resource_limits = {{"memory", "73Mi"}};
-  // 228 MiB.
+  // It reserves 228 MiB.
   const auto first = Create(wanted);
   EXPECT_TRUE(TooMuch(plain));
   plain.resource_limits = {{"memory", "72Mi"}};
   CreateRunning(plain);
   EXPECT_TRUE(TooMuch(wanted));
-  // It comes back with the sandbox.
+  // The memory is released with the sandbox.
   spawner.AnswerMount(Fail(Code::kFailedPrecondition, "not these keys"));
   loop.Run();
   ASSERT_TRUE(first->called);
@@ -137,7 +137,7 @@ TEST_F(ObjectVolumesTest, TheHostsMemoryIsPromisedOnce) {
   EXPECT_EQ(spawner.mounts.size(), 1U);
 }
 
-// Nor more processes.
+// The same for processes.
 TEST_F(ObjectVolumesTest, ItsProcessesArePromisedOnce) {
   config.budget.pids_budget = 512 + wire::kBucketPids;
   Boot({});
@@ -148,7 +148,7 @@ TEST_F(ObjectVolumesTest, ItsProcessesArePromisedOnce) {
   EXPECT_TRUE(TooMuch(WantBucket(WithKeys())));
 }
 
-// Neither the record nor a restart keeps what a request has brought.
+// Neither the record nor a restart keeps a request's credentials.
 TEST_F(ObjectVolumesTest, CredentialsOfARequestAreKeptInMemoryAlone) {
   const std::string id = Running(WithKeys());
   EXPECT_TRUE(objects.Check(*sandboxes->registry.Find(kCaller, id)));

@@ -62,7 +62,8 @@ TEST(Recovery, EveryStatePresentAndAbsent) {
   EXPECT_EQ(plan.live_slots, (std::vector<uint32_t>{1, 3, 4, 6, 8, 9, 10, 11, 12, 13}));
 }
 
-// Under its host id; in the daemon that has built it, or before its turn in the next.
+// The spawner knows a rolled-back sandbox by its host id. "here" was being built, "waiting" had not
+// had its turn.
 TEST(Recovery, OneThatIsRolledBack) {
   std::vector<Sandbox> sandboxes;
   for (const char* id : {"here", "ended", "gone", "waiting", "running"}) {
@@ -81,7 +82,7 @@ TEST(Recovery, OneThatIsRolledBack) {
   EXPECT_EQ(plan.vanished, Strings{"gone"});
   EXPECT_EQ(Ids(plan.exited), Strings{"host-ended"});
   EXPECT_TRUE(plan.unfinished.empty());
-  // What it was.
+  // The sandbox from before the rollback.
   EXPECT_EQ(Ids(plan.orphans), Strings{"running"});
 }
 

@@ -37,7 +37,7 @@ class RollbackTest : public LifecycleTest {
     spawner.AnswerPublish();
     return taken->id;
   }
-  // What is built answers its build; execd's end of its control socket is `execd`.
+  // Completes the next build. `execd` is execd's end of its control socket.
   std::string BuildNext() {
     auto build = spawner.AnswerBuild();
     execd = std::move(build.control);
@@ -90,7 +90,7 @@ TEST_F(RollbackTest, NothingStartsBeforeItsFormerSelfHasGone) {
   EXPECT_EQ(spawner.builds.front().plan->hostname, PlanOf(before, {}).hostname);
   const std::string host_id = BuildNext();
   EXPECT_NE(host_id, id);
-  // Recorded, and nobody was told yet.
+  // The rollback is recorded. The client has no answer yet.
   EXPECT_EQ(sandboxes->registry.Find(kCaller, id)->state, State::kReplacing);
   EXPECT_EQ(Stored().front().state, State::kReplacing);
   EXPECT_EQ(outcome->called, 0);
@@ -114,7 +114,7 @@ TEST_F(RollbackTest, NothingStartsBeforeItsFormerSelfHasGone) {
   EXPECT_EQ(Stored().front().state, State::kRunning);
   EXPECT_TRUE(SocketExists(id));
   EXPECT_EQ(sandboxes->registry.size(), 1U);
-  // All that is asked from now on is about what runs.
+  // All later requests apply to the sandbox that runs now.
   sandboxes->pauses.Pause(kCaller, id, [](const Status&) {});
   EXPECT_EQ(spawner.AnswerFreeze(), "freeze " + host_id);
   Ended(id, Exit(0));
@@ -160,7 +160,7 @@ TEST_F(RollbackTest, WhatIsPausedRunsAfterwards) {
   const std::string id = CreateRunning();
   const std::string snapshot = Take(id);
   sandboxes->pauses.Pause(kCaller, id, [](const Status&) {});
-  // The answer is still to come.
+  // The spawner has not answered the pause yet.
   const auto outcome = Begin(id, snapshot);
   BuildNext();
   spawner.AnswerFreeze();
@@ -227,7 +227,7 @@ TEST_F(RollbackTest, OneThatIsRepeatedMeanwhileGetsTheSameAnswer) {
   }
 }
 
-// Its client has seen no answer, and repeats it to the next daemon.
+// The client has had no answer and repeats its request to the next daemon.
 TEST_F(RollbackTest, OneThatWasCutOffIsNotCarriedOutTwice) {
   for (const std::string key : {"", "k"}) {
     for (const bool deleted : {false, true}) {
@@ -291,13 +291,13 @@ TEST_F(RollbackTest, AKeyIsCarriedOutOnce) {
     EXPECT_EQ(Begin(id, snapshot, "k", "other")->made.error().code(), Code::kAlreadyExists);
   }
   EXPECT_TRUE(spawner.builds.empty());
-  // Without a key it is another request.
+  // Without a key the repeated request is a new one.
   Begin(id, snapshot);
   EXPECT_EQ(spawner.builds.size(), 1U);
 }
 
 TEST_F(RollbackTest, OneThatFailsLeavesTheVaultToItsSandbox) {
-  // Stays, and never says that it is ready.
+  // A program that runs and never reports that it is ready.
   config.interceptor = {"/bin/sleep", "1000"};
   Boot({});
   Wanted wanted = Want();
@@ -347,7 +347,7 @@ TEST_F(RollbackTest, AStoreThatIsFullLeavesItAsItWas) {
   const std::string id = CreateRunning();
   const std::string snapshot = Take(id);
   const Sandbox before = *sandboxes->registry.Find(kCaller, id);
-  // Of the two writes the second fails.
+  // The second of the two writes fails.
   ASSERT_TRUE(
       store->db().Exec("CREATE TRIGGER full BEFORE UPDATE OF moves ON sandboxes "
                        "BEGIN SELECT RAISE(ABORT, 'full'); END"));
@@ -359,7 +359,7 @@ TEST_F(RollbackTest, AStoreThatIsFullLeavesItAsItWas) {
   EXPECT_FALSE(outcome->made);
   EXPECT_EQ(spawner.AnswerDestroy(), host_id);
   ExpectAsItWas(before);
-  // Its vault stays where it is: the other slot is about to be somebody else's.
+  // The vault stays where it is, because the other slot is about to go to another sandbox.
   EXPECT_FALSE(network.interceptors.contains(slot));
 }
 
@@ -437,7 +437,7 @@ TEST_F(RollbackTest, ADaemonThatDiesAfterTheRecordBuildsItOnceMore) {
   wire::Greeting hello;
   hello.sandboxes = {Host(id, before.slot), Host(lost, slot, true)};
   Boot(hello);
-  // Both are in the way.
+  // The rollback has to wait until both are destroyed.
   EXPECT_TRUE(spawner.builds.empty());
   EXPECT_EQ(sandboxes->registry.Find(kCaller, id)->state, State::kReplacing);
   std::set<std::string> gone = {spawner.AnswerDestroy(), spawner.AnswerDestroy()};

@@ -1,4 +1,4 @@
-// Stores of older releases, and of newer ones.
+// Stores of older and of newer releases.
 #include "runtime/sandbox/store/schema.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 
 namespace atl::sandbox {
 
-// Found by the place of their arguments, as those of sample.h.
+// Found by the position of their fields, like those of sample.h.
 template <MaybeConst<VolumeRecord> R, typename F>
 void EachMember(R& r, F each) {
   auto& [name, state, created, owner] = r;
@@ -71,7 +71,7 @@ void EachMember(R& r, F each) {
 
 namespace {
 
-// In any order.
+// Compares the records in any order.
 template <typename Record>
 void ExpectAll(const Result<std::vector<Record>>& found, const std::vector<Record>& expected) {
   ASSERT_TRUE(found) << found.error().message();
@@ -96,7 +96,7 @@ class SchemaTest : public testing::Test {
   ~SchemaTest() override { std::filesystem::remove_all(directory_); }
 
   std::string Path() const { return std::string(directory_) + "/atoll.db"; }
-  // In the store as it stands, whatever its schema.
+  // Runs SQL on the store file, whatever its schema.
   void Run(const std::string& sql) {
     auto db = sqlite::Db::Open(Path());
     ASSERT_TRUE(db);
@@ -110,7 +110,7 @@ class SchemaTest : public testing::Test {
     EXPECT_TRUE(is_there) << sql;
     return is_there ? row->ColumnText(0) : "";
   }
-  // Empty: the daemon starts on it.
+  // Returns "" if the daemon can start with the store.
   std::string ErrorOfLoading() {
     const auto error = [](const auto& loaded) {
       return loaded ? std::string() : loaded.error().message();
@@ -139,7 +139,7 @@ class SchemaTest : public testing::Test {
     auto gone = GoneIds::Open((*store)->db());
     ASSERT_TRUE(gone);
     for (const std::string& id : stored::Gone()) EXPECT_TRUE(*(*gone)->Contains(id)) << id;
-    // A migration removes nobody.
+    // A migration removes no sandbox.
     EXPECT_FALSE(*(*gone)->Contains(stored::Full().id));
   }
 
@@ -149,7 +149,7 @@ class SchemaTest : public testing::Test {
 
 TEST_F(SchemaTest, AStoreOfTheLastReleaseHasAllItsRecords) {
   ExpectAllRecords();
-  // What it has become is read like what is written today.
+  // Migrated records read like newly written ones.
   ExpectAllRecords();
 }
 
@@ -170,7 +170,7 @@ TEST_F(SchemaTest, ATextThatIsNotUtf8IsReadable) {
   }
 }
 
-// Snapshots are the last that a step remakes.
+// A step migrates the snapshots last.
 TEST_F(SchemaTest, AStepThatFailsChangesNothing) {
   const std::string one = stored::Snapshots()[1].id,
                     kept = Ask("SELECT restore FROM snapshots WHERE id = '" + one + "'");
@@ -178,7 +178,7 @@ TEST_F(SchemaTest, AStepThatFailsChangesNothing) {
   const std::string error = ErrorOfLoading();
   EXPECT_NE(error.find(one), std::string::npos) << error;
   EXPECT_EQ(Ask("PRAGMA user_version"), "2");
-  // What the last release looks for.
+  // The columns that the last release reads.
   EXPECT_EQ(Ask("SELECT count(spec) FROM sandboxes"), "11");
   EXPECT_EQ(Ask("SELECT count(owner) FROM volumes"), "4");
   Run("UPDATE snapshots SET restore = '" + kept + "' WHERE id = '" + one + "'");
@@ -197,7 +197,8 @@ TEST_F(SchemaTest, ANewerSchemaIsRefusedAndLeftAlone) {
   EXPECT_EQ(Ask("SELECT count(*) FROM later"), "4");
 }
 
-// It may be a limit, and a daemon that does not know it must not run a sandbox without.
+// The unknown field may be a limit. A daemon that does not know it must not run the sandbox without
+// it.
 TEST_F(SchemaTest, AFieldOfANewerReleaseIsRefused) {
   ASSERT_EQ(ErrorOfLoading(), "");
   const std::string cases[][3] = {{"sandboxes", "record", "$.later"},

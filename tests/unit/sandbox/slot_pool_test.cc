@@ -20,7 +20,7 @@ class SlotPoolTest : public testing::Test {
   }
   ~SlotPoolTest() override { std::filesystem::remove_all(config.socket_directory); }
 
-  // A sandbox was built in it, and is gone.
+  // Releases the slot of a sandbox that has ended.
   void End(uint32_t slot) {
     pool->MarkUsed(slot);
     pool->Release(slot);
@@ -37,7 +37,7 @@ class SlotPoolTest : public testing::Test {
     }
     return *pool;
   }
-  // -1: not yet; -2: failed.
+  // Takes a slot. -1: not yet; -2: failed.
   std::shared_ptr<int> Take() {
     auto got = std::make_shared<int>(-1);
     Pool().Take(
@@ -75,7 +75,7 @@ TEST_F(SlotPoolTest, DoesNotRefillWhileBusyUnlessSomebodyWaits) {
   loop.Pass(100'000);
   EXPECT_EQ(pool->ready(), 1U);
   Take();
-  const auto waited = Take();  // the pool is empty: this one is worth preparing for
+  const auto waited = Take();  // the pool is empty, so it prepares one more
   EXPECT_EQ(*waited, 4);
   EXPECT_EQ(pool->misses_total(), 1U);
   loop.Pass(100'000);
@@ -114,7 +114,7 @@ TEST_F(SlotPoolTest, WaitersAreServedInOrder) {
   const auto first = Take();
   const auto second = Take();
   const auto third = Take();
-  EXPECT_EQ(spawner.prepares.size(), 2U);  // no more than two under way
+  EXPECT_EQ(spawner.prepares.size(), 2U);  // the limit is two in flight
   spawner.AnswerPrepare();
   EXPECT_EQ(*first, 1);
   EXPECT_EQ(*second, -1);
@@ -139,8 +139,8 @@ TEST_F(SlotPoolTest, UsedNumbersRestUntilTheirLinkIsGone) {
   EXPECT_EQ(*waiting, -1);
   network.lingering = {1};
   loop.Pass(50'000);
-  EXPECT_EQ(*waiting, 2);  // a link that lingers does not hold up the next
-  // Nobody waits for one without end.
+  EXPECT_EQ(*waiting, 2);  // a lingering link does not hold up the next slot
+  // A request for a slot has a time limit.
   const auto later = Take();
   loop.Pass(9'000'000);
   EXPECT_EQ(*later, -1);
@@ -178,8 +178,8 @@ TEST_F(SlotPoolTest, ANumberThatIsStillHeldIsPassedOver) {
   EXPECT_EQ(*waiting, 2);
 }
 
-// Files of earlier sandboxes are still being deleted in any number of slots: those that have none
-// are found.
+// Any number of slots may still be waiting for the deletion of old files. The pool finds those that
+// are not.
 TEST_F(SlotPoolTest, ManyThatAreNotReadyAreNoFailure) {
   config.ready = 0;
   config.last_slot = 6;
@@ -196,7 +196,7 @@ TEST_F(SlotPoolTest, ManyThatAreNotReadyAreNoFailure) {
   EXPECT_EQ(*waiting, 6);
 }
 
-// When all are like that somebody is told.
+// If all slots wait for that, it is an error.
 TEST_F(SlotPoolTest, NoneThatIsReadyIsAFailure) {
   config.ready = 0;
   config.last_slot = 2;
@@ -261,24 +261,24 @@ TEST_F(SlotPoolTest, ANewSpawnerGetsNothingOfTheOld) {
   ASSERT_EQ(*Take(), 1);
   spawner.answer_prepares = false;
   loop.Pass(100'000);
-  ASSERT_EQ(spawner.prepares.size(), 1U);  // under way when the old one goes
+  ASSERT_EQ(spawner.prepares.size(), 1U);  // still in flight when the old spawner ends
   pool->Reset({1}, {});
   EXPECT_EQ(pool->ready(), 0U);
-  spawner.AnswerPrepare();  // the old one's answer
+  spawner.AnswerPrepare();  // the old spawner's answer
   EXPECT_EQ(pool->ready(), 0U);
   spawner.answer_prepares = true;
   while (!spawner.prepares.empty()) spawner.AnswerPrepare();
   loop.Pass(100'000);
   EXPECT_EQ(pool->ready(), 3U);
   const auto slot = Take();
-  EXPECT_GT(*slot, 3);  // 2 and 3 rest, their namespaces are only about to go
+  EXPECT_GT(*slot, 3);  // 2 and 3 rest, because their namespaces may still exist
 }
 
 TEST_F(SlotPoolTest, SocketsGoWithTheirSlots) {
   Pool();
   loop.Pass(100'000);
   EXPECT_EQ(Sockets(), 3U);
-  const auto slot = Take();  // its socket is the taker's
+  const auto slot = Take();  // whoever takes the slot gets its socket
   pool->Release(static_cast<uint32_t>(*slot));
   EXPECT_EQ(Sockets(), 2U);
   pool.reset();
@@ -310,7 +310,7 @@ TEST_F(SlotPoolTest, MendsWhatNobodyHas) {
   loop.Pass(100'000);
   EXPECT_EQ(*Take(), 1);
   loop.Pass(100'000);
-  // 1 is nobody's, 3 was lost in stock, 9 is in stock there and not known here.
+  // 1 is an orphan, 3 was lost in stock, 9 is in the spawner's stock and unknown here.
   const auto wrong = pool->Mend({}, {2, 4, 9});
   EXPECT_EQ(wrong.slots, 3U);
   loop.Pass(100'000);
@@ -327,7 +327,7 @@ TEST_F(SlotPoolTest, MendsLinksThatOutliveTheirSlots) {
   network.lingering.insert(1);
   End(static_cast<uint32_t>(*taken));
   loop.Pass(1'000'000);
-  EXPECT_EQ(pool->Mend({}, {2, 3, 4}).links, 0U);  // may still go by itself
+  EXPECT_EQ(pool->Mend({}, {2, 3, 4}).links, 0U);  // the link may still end by itself
   loop.Pass(60'000'000);
   EXPECT_EQ(pool->Mend({}, {2, 3, 4}).links, 1U);
   EXPECT_EQ(network.links_removed, 1U);

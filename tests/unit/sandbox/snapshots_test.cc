@@ -62,7 +62,7 @@ TEST_F(SnapshotsTest, GoesFromCreatingToReady) {
   EXPECT_EQ(ready.config.user, "1000");
   EXPECT_EQ(ready.metadata, wanted.metadata);
   EXPECT_EQ(snapshots->stats().held_micros, 700U);
-  // A restart reads the same.
+  // A restart reads the same snapshot.
   Boot({});
   const Snapshot* again = snapshots->Find(taken.id);
   ASSERT_NE(again, nullptr);
@@ -86,7 +86,7 @@ TEST_F(SnapshotsTest, ARestoreStandsOnItsLayers) {
   EXPECT_EQ(restored->spec.snapshot_id, snapshot.id);
   EXPECT_EQ(restored->metadata, (std::map<std::string, std::string>{{"own", "1"}, {"team", "ml"}}));
   EXPECT_NE(restored->access_token, Stored().front().id);
-  // One of that one has both.
+  // A snapshot of the restored sandbox has the layers of both.
   const Snapshot second = TakeWhole(restored->id);
   EXPECT_EQ(second.layers, (std::vector<wire::LayerId>{102, 101, 2, 1}));
 }
@@ -164,7 +164,7 @@ TEST_F(SnapshotsTest, TwoAtOnceKeepTheBoundTogether) {
   EXPECT_EQ(snapshots->Find(first.id)->state, Stage::kReady);
   EXPECT_EQ(snapshots->Find(second.id)->state, Stage::kFailed);
   EXPECT_EQ(images.dropped, (std::vector<wire::LayerId>{102}));
-  // What counts are layers: that of a snapshot which is deleted may be others'.
+  // The limit counts layers. A deleted snapshot's layer stays as long as another snapshot uses it.
   ASSERT_TRUE(sandboxes->copies.RemoveSnapshot(first.id));
   Take(b);
   EXPECT_EQ(spawner.AnswerCopy().max_bytes, 904U);
@@ -216,7 +216,7 @@ TEST_F(SnapshotsTest, AStartEndsWhatWasBegun) {
   EXPECT_EQ(snapshots->Find(with.id)->reason, "snapshot_recovery_ready");
   EXPECT_TRUE(sandboxes->layers.InUse(with.layers.front()));
   EXPECT_FALSE(sandboxes->layers.InUse(without.layers.front()));
-  // Recorded, too.
+  // The failure is recorded, too.
   Boot({});
   EXPECT_EQ(snapshots->Find(without.id)->state, Stage::kFailed);
 }
@@ -260,7 +260,7 @@ TEST_F(SnapshotsTest, OneFromElsewhereIsNewHere) {
   images::Image image = ImageOf(*snapshots->Find(taken.id));
   EXPECT_EQ(image.name, "snapshot:" + taken.id);
   EXPECT_EQ(image.layers, (std::vector<wire::LayerId>{101, 2, 1}));
-  // As another store has it.
+  // The image as another store has it.
   image.name.clear();
   image.digest = "sha256:77";
   image.layers = {203, 202, 201};
@@ -299,7 +299,7 @@ TEST_F(SnapshotsTest, OneFromElsewhereIsNewHere) {
   import("other");
   images.imports[1].done(image);
   EXPECT_EQ((*imported)->name, "other");
-  // What is not one is refused before it is unpacked.
+  // An image that is not a snapshot is refused before it is unpacked.
   image.facts.clear();
   EXPECT_NE(images.imports[1].accept(image).error().message().find("atoll image import"),
             std::string::npos);

@@ -62,7 +62,7 @@ TEST_F(SpawnerLinkTest, RefusesWhileThereIsNone) {
     EXPECT_EQ(r.error().code(), Code::kUnavailable);
     ++refused;
   });
-  EXPECT_EQ(refused, 0);  // from the loop, not from inside the call
+  EXPECT_EQ(refused, 0);  // the answer comes from the loop, not from inside the call
   loop.Run();
   EXPECT_EQ(refused, 2);
 }
@@ -76,7 +76,7 @@ TEST_F(SpawnerLinkTest, OneThatDoesNotComeIsNotPromised) {
     EXPECT_EQ(lost, 2 * round - 1);
     loop.Pass(2'000'000);
     EXPECT_EQ(link->why(), "start it by hand");
-    EXPECT_EQ(lost, 2 * round);  // told once more
+    EXPECT_EQ(lost, 2 * round);  // reported once more
     loop.Pass(20'000'000);
     EXPECT_EQ(link->why(), "start it by hand");
     answers = true;
@@ -95,7 +95,7 @@ TEST_F(SpawnerLinkTest, FindsTheNextOne) {
   EXPECT_EQ(instance, 0U);
   answers = true;
   loop.Pass(1'000'000);
-  EXPECT_FALSE(link->connected());  // before it has said what it holds
+  EXPECT_FALSE(link->connected());  // not before the spawner's greeting
   current->AnswerHello(wire::Greeting{.instance = 5});
   EXPECT_TRUE(link->connected());
   EXPECT_EQ(instance, 5U);
@@ -116,7 +116,7 @@ TEST_F(SpawnerLinkTest, AStoppedOneIsNotWaitedForByAnybodyElse) {
   EXPECT_EQ(refused.code(), Code::kUnavailable);
   EXPECT_NE(refused.message().find("is it stopped?"), std::string::npos) << refused.message();
   EXPECT_TRUE(current->destroys.empty());
-  // It was given up, and another connection is made.
+  // The link gave up on this connection and makes another.
   FakeSpawner* const first = current;
   const auto hello = std::move(first->hellos.front());
   current->lost();
@@ -161,7 +161,7 @@ TEST_F(SpawnerLinkTest, AStopWaitsForTheNextOne) {
   loop.Pass(1'000'000);
   current->AnswerHello(wire::Greeting{.instance = 5});
   EXPECT_TRUE(done);
-  EXPECT_EQ(instance, 0U);  // nothing else is asked of it
+  EXPECT_EQ(instance, 0U);  // the daemon asks it for nothing else
   const int before = attempts;
   current->lost();
   loop.Pass(20'000'000);

@@ -9,8 +9,8 @@
 namespace atl::sandbox {
 namespace {
 
-// The table once more, as a person would say it, turned round: rows are states, columns events. A
-// change of the real one has to be made here too, on purpose.
+// The transition table once more, written for readers: rows are states, columns are events. Whoever
+// changes the real table must change this one, too, on purpose.
 constexpr const char* kExpected[kStates] = {
     // Admitted MustWait Imported Begun SlotLost Built NotBuilt GivenUp StartFailed ExitedZero
     // ExitedError Vanished Unfinished Pause Frozen FreezeFailed Resume Thawed ThawFailed NotAsked
@@ -62,7 +62,7 @@ constexpr std::string_view kStateTitles[kStates] = {
 constexpr std::string_view kBegin = "<!-- states: begin -->\n";
 constexpr std::string_view kEnd = "<!-- states: end -->\n";
 
-// "not_built" as "NotBuilt".
+// Returns "NotBuilt" for "not_built".
 std::string Title(std::string_view name) {
   std::string title;
   bool begins = true;
@@ -73,7 +73,7 @@ std::string Title(std::string_view name) {
   return title;
 }
 
-// The transitions of one event, as a row of Markdown without its first cell.
+// Returns the transitions of one event, as a row of Markdown without its first cell.
 std::string Row(Event event) {
   constexpr std::string_view kCodes = "AcAwQuBuRpRuPgPdRgCaStGoEgTeFgFa";
   std::string row = " |";
@@ -87,7 +87,7 @@ std::string Row(Event event) {
   return row + "\n";
 }
 
-// Events that follow each other and have equal rows share one.
+// Adjacent events with equal rows share one row.
 std::string MarkdownTable() {
   std::string table = "| |";
   for (const std::string_view title : kStateTitles) table += " " + std::string(title) + " |";
@@ -123,7 +123,8 @@ TEST(States, TheReadmeShowsTheTable) {
 }
 
 TEST(States, NoWayBack) {
-  // Once over, a sandbox never runs again, and once being removed it only goes.
+  // A sandbox that has ended never runs again. A sandbox that is being removed stays so until it is
+  // gone.
   for (int e = 0; e < kEvents; ++e) {
     const auto event = static_cast<Event>(e);
     for (int s = 0; s < kStates; ++s) {
@@ -135,7 +136,7 @@ TEST(States, NoWayBack) {
   }
 }
 
-// What is held is held until it was released, and nobody releases what another will.
+// Resources are held until they are released, and only one state releases them.
 TEST(States, NothingIsHeldForEverAndNothingReleasedTwice) {
   for (int s = 0; s < kStates; ++s) {
     for (int e = 0; e < kEvents; ++e) {
@@ -147,11 +148,12 @@ TEST(States, NothingIsHeldForEverAndNothingReleasedTwice) {
                              transition.next == State::kFailing;
       const bool was =
           state == State::kStopping || state == State::kEnding || state == State::kFailing;
-      // A restart asks again: nobody else does.
+      // Only a restart asks for the release again.
       EXPECT_EQ(transition.action == Action::kRelease,
                 releasing && (!was || event == Event::kUnfinished))
           << StateName(state) << " on " << EventName(event);
-      // The spawner has nothing of it before its turn, and may have until it has said otherwise.
+      // The spawner has nothing of a sandbox before its build. After that it may have something
+      // until it reports the opposite.
       if (IsLive(state) || state == State::kBuilding || state == State::kReplacing || was) {
         EXPECT_TRUE(Holds(transition.next) || event == Event::kReleased);
       }

@@ -65,7 +65,7 @@ TEST(Store, RefusesTwiceAndUnknown) {
   const auto updated = (*store)->Update(other);
   ASSERT_FALSE(updated);
   EXPECT_EQ(updated.error().code(), Code::kNotFound);
-  // A failed statement does not spoil the next one.
+  // A failed statement does not affect the next one.
   EXPECT_TRUE((*store)->Insert(other));
 }
 
@@ -114,14 +114,14 @@ TEST(Store, TheLogIsMovedByThePoolAndStaysSmall) {
     ASSERT_TRUE((*store)->Update(s));
     loop.Run();
   }
-  // 10,000 pages have been written; without checkpoints the log would hold all of them.
-  // Room is kept through the log, too.
+  // 10,000 pages have been written. Without checkpoints, the log would hold all of them. The log
+  // also keeps reserved room.
   EXPECT_LT(std::filesystem::file_size(path + "-wal"), 12U << 20);
   EXPECT_EQ((*Store::Open(path))->Load()->at(0).slot, 9999U);
   std::filesystem::remove_all(name);
 }
 
-// As a release wrote it that knew fewer limits.
+// A record that was written by a release with fewer limits.
 TEST(Store, ReadsARecordOfBeforeThereWereSomeLimits) {
   auto store = Store::Open(":memory:");
   ASSERT_TRUE(store);

@@ -1,5 +1,4 @@
-// Templates among stand-ins: when members are built, made ready and given away, and what is left of
-// them.
+// Templates among fakes: when members are built, made ready and claimed, and what remains of them.
 #include "tests/unit/sandbox/templates_fixture.h"
 
 namespace atl::sandbox {
@@ -32,7 +31,7 @@ TEST_F(TemplatesTest, ACreateWaitsForTheNextMember) {
   const auto first = Create(Of(id));
   const auto second = Create(Of(id));
   EXPECT_FALSE(first->called || second->called);
-  // Both are built at once, and not one after the other.
+  // Both are built at once, not one after the other.
   EXPECT_EQ(spawner.builds.size(), 2U);
   const std::string member = BuildOne(kReady);
   ASSERT_TRUE(first->called && first->result);

@@ -38,7 +38,7 @@ class VaultsTest : public testing::Test {
 };
 
 TEST_F(VaultsTest, FollowTheirSandboxFromSlotToSlot) {
-  // Stays, and never says that it is ready.
+  // A program that runs and never reports that it is ready.
   Vaults vaults(loop_, network_, {"/bin/sleep", "1000"});
   int answers = 0;
   vaults.Set(sandbox_, VaultFor("a.example"), [&](const Status&) { ++answers; });
@@ -50,7 +50,7 @@ TEST_F(VaultsTest, FollowTheirSandboxFromSlotToSlot) {
   const std::weak_ptr<netpolicy::Interceptor> held = network_.interceptors[1];
   vaults.Attach("s", 2);
   EXPECT_EQ(At(2), At(1));
-  // What another sandbox had in a slot is none of the next one's.
+  // A sandbox does not get the vault of an earlier sandbox in its slot.
   vaults.Attach("other", 1);
   EXPECT_EQ(At(1), nullptr);
   vaults.Remove("s");
@@ -82,7 +82,7 @@ TEST_F(VaultsTest, AreCoveredByThePolicy) {
   };
   EXPECT_NE(refused("b.example", allow + R"("a.example"}]})").find("b.example"), std::string::npos);
   EXPECT_NE(refused("a.example", allow + R"("a.example", "ports": [80]}]})"), "");
-  // Nobody reads names where no rule has one.
+  // The daemon reads no names if the policy has no rule for a name.
   EXPECT_NE(refused("a.example", R"({"defaultAction": "allow"})").find("has no rule for one"),
             std::string::npos);
 }

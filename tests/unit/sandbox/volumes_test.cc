@@ -46,12 +46,12 @@ class VolumesTest : public testing::Test {
     std::filesystem::remove_all(directory);
   }
 
-  // A daemon that starts, with these sandboxes on record; what the spawner was asked before it died
-  // may or may not have been done.
+  // Starts a daemon with these sandboxes on record. The spawner may or may not have carried out the
+  // requests from before.
   void Boot(const std::map<std::string, std::vector<VolumeMount>>& sandboxes) {
     volumes.reset();
     spawner.volume_calls.clear();
-    // Whose file it is, and who keeps room in it.
+    // Opens first the store that owns the file and keeps room in it.
     records = std::move(*Store::Open(directory + "/v.db"));
     store = std::move(*VolumeStore::Open(directory + "/v.db"));
     volumes = std::move(*Volumes::Open(loop, clock, spawner, *store, config));
@@ -165,7 +165,7 @@ TEST_F(VolumesTest, TheNextSpawnerIsAskedAtOnce) {
   EXPECT_EQ(spawner.AnswerVolume(), "remove data");
   EXPECT_EQ(spawner.AnswerVolume(), "make data");
   EXPECT_TRUE(waits->called && waits->status);
-  // Once, and what is not under way is let be.
+  // The removal happens once. RemoveAgain leaves alone what is not in progress.
   volumes->RemoveAgain();
   loop.Pass(10'000'000);
   EXPECT_TRUE(spawner.volume_calls.empty());
@@ -178,7 +178,7 @@ TEST_F(VolumesTest, InUseCannotBeRemoved) {
   EXPECT_EQ(CodeName(volumes->Remove("data").error().code()), CodeName(Code::kFailedPrecondition));
   volumes->Release("a");
   EXPECT_FALSE(volumes->Remove("data"));
-  // Neither after a restart.
+  // Nor after a restart.
   Boot({{"b", {Named("data")}}});
   EXPECT_EQ(volumes->Find("data")->used_by, std::vector<std::string>{"b"});
   EXPECT_FALSE(volumes->Remove("data"));
@@ -197,7 +197,7 @@ TEST_F(VolumesTest, IsRemovedBehindThoseThatLeave) {
   EXPECT_EQ(Listed(), "");
   volumes->Release("b");
   EXPECT_TRUE(spawner.volume_calls.empty());
-  // Neither after a restart is anything taken from under one that still goes.
+  // Nor does a restart remove the volume of a sandbox that is still ending.
   Boot({{"a", {Named("data")}}});
   EXPECT_TRUE(spawner.volume_calls.empty());
   volumes->Release("a");
@@ -216,7 +216,7 @@ TEST_F(VolumesTest, OwnedGoesWithItsSandbox) {
   EXPECT_TRUE(spawner.volume_calls.empty());
 }
 
-// The daemon died after the sandbox's record went, or before it came.
+// The daemon died after the owner's record was removed, or before it was written.
 TEST_F(VolumesTest, OwnedByNobodyOnRecordGoesAtStart) {
   Have("a", {Named("mine", true)});
   Boot({});
@@ -241,7 +241,7 @@ TEST_F(VolumesTest, OwnedStaysIfAnotherUsesIt) {
   EXPECT_EQ(Listed(), "mine ");
   Boot({});
   EXPECT_EQ(Listed(), "mine ");
-  // The same if the daemon was not there when the owner went.
+  // The same if the owner ended while no daemon ran.
   Have("c", {Named("other", true)});
   Have("d", {Named("other")});
   Boot({{"d", {Named("other")}}});
@@ -283,7 +283,7 @@ TEST_F(VolumesTest, ACreateThatFailsLeavesNone) {
   volumes->Release("a");
   EXPECT_EQ(spawner.AnswerVolume(), "remove data");
   EXPECT_TRUE(store->Load()->empty());
-  // Unless somebody else uses it by then, whose it is not.
+  // The volume stays if another sandbox, which does not own it, uses it by then.
   const auto first = Acquire("b", {Named("data")});
   spawner.AnswerVolume();
   const auto second = Acquire("c", {Named("data")});
@@ -302,7 +302,8 @@ TEST_F(VolumesTest, ACreateThatNobodyWasToldOfLeavesNone) {
   Boot({});
   EXPECT_EQ(spawner.AnswerVolume(), "remove lost");
   EXPECT_EQ(Listed(), "");
-  // Recorded, and not told: it is there, and so are its volumes, beyond its end.
+  // The sandbox is recorded, although its client had no answer. Its volume exists beyond the
+  // sandbox's end.
   const auto again = Acquire("b", {Named("found")});
   spawner.AnswerVolume();
   Boot({{"b", {Named("found")}}});
@@ -346,7 +347,7 @@ TEST_F(VolumesTest, ANameIsTakenAgainWhenTheOldOneIsGone) {
   EXPECT_TRUE(again->called && again->status);
 }
 
-// The spawner answers nothing, or a sandbox that has left it does not end.
+// The spawner never answers, or a sandbox that has released the volume never ends.
 TEST_F(VolumesTest, ARemovalIsNotWaitedForWithoutEnd) {
   Have("a", {Named("data")});
   volumes->Leave("a");
@@ -368,14 +369,14 @@ TEST_F(VolumesTest, ARemovalIsNotWaitedForWithoutEnd) {
                      [&](const Status& status, Volume::Kind) { refused += !status; });
   }
   EXPECT_EQ(refused, 100 - 64);
-  // When it has gone it can be had again.
+  // Once removed, the volume can be created again.
   volumes->Release("a");
   spawner.AnswerVolume();
   loop.Run();
   EXPECT_EQ(refused, 100 - 64);
 }
 
-// There is no spawner: 503 at once, as for all else.
+// Without a spawner the answer is 503 at once, as for all other requests.
 TEST_F(VolumesTest, ARemovalThatFailsIsNotWaitedFor) {
   Have("a", {Named("data")});
   volumes->Release("a");
@@ -388,7 +389,7 @@ TEST_F(VolumesTest, ARemovalThatFailsIsNotWaitedFor) {
   const auto next = Acquire("c", {Named("data")});
   ASSERT_TRUE(next->called);
   EXPECT_EQ(next->status.error().message(), "no spawner");
-  // It is tried again.
+  // The removal is tried again.
   loop.Pass(6'000'000);
   spawner.AnswerVolume();
   Have("d", {Named("data")});
@@ -400,7 +401,7 @@ TEST_F(VolumesTest, WhatCannotBeMadeIsNotThere) {
   EXPECT_EQ(CodeName(answer->status.error().code()), CodeName(Code::kResourceExhausted));
   EXPECT_EQ(spawner.AnswerVolume(), "remove data");
   EXPECT_TRUE(store->Load()->empty());
-  // Somebody's files without a record: left alone.
+  // Files of somebody else, without a record, are left alone.
   const auto stray = Acquire("a", {Named("data")});
   spawner.AnswerVolume(Fail(Code::kAlreadyExists, "there"));
   EXPECT_EQ(CodeName(stray->status.error().code()), CodeName(Code::kInternal));

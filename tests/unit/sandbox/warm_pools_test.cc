@@ -1,4 +1,4 @@
-// Pools among stand-ins: when members are built and go, and what a claim asks of whom.
+// Pools among fakes: when members are built and removed, and which requests a claim makes.
 #include "runtime/sandbox/stock/warm_pools.h"
 
 #include "tests/unit/sandbox/lifecycle_fixture.h"
@@ -15,7 +15,7 @@ class WarmPoolsTest : public LifecycleTest {
     ASSERT_TRUE(sandboxes->pools.Create(Pool(parked, most)));
     Fill();
   }
-  // Answers builds as long as there are any.
+  // Answers builds until none is left.
   void Fill() {
     for (loop.Pass(50'000); !spawner.builds.empty(); loop.Pass(50'000)) {
       execds.push_back(spawner.AnswerBuild().control);
@@ -28,7 +28,7 @@ class WarmPoolsTest : public LifecycleTest {
     wanted.spec.extensions[kPoolRef] = name;
     return wanted;
   }
-  std::vector<UniqueFd> execds;  // ends of control sockets of what is parked
+  std::vector<UniqueFd> execds;  // control sockets of parked sandboxes, execd's ends
 };
 
 TEST_F(WarmPoolsTest, AClaimAsksTheSpawnerForNothing) {
@@ -41,7 +41,7 @@ TEST_F(WarmPoolsTest, AClaimAsksTheSpawnerForNothing) {
   EXPECT_EQ(answer->result->state, State::kRunning);
   EXPECT_TRUE(spawner.builds.empty());
   EXPECT_EQ(available(), 1U);
-  // It is replaced, later.
+  // The member is replaced later.
   loop.Pass(1'000);
   EXPECT_TRUE(spawner.builds.empty());
   Fill();
@@ -61,7 +61,7 @@ TEST_F(WarmPoolsTest, OneThatIsLowWaitsForLess) {
   EXPECT_EQ(available(), 4U);
 }
 
-// However few members another one is to have.
+// The number of members that the other pool may have does not matter.
 TEST_F(WarmPoolsTest, TheLowOneIsFilledFirst) {
   Make(2);
   PoolRecord large = Pool(8);
@@ -77,7 +77,7 @@ TEST_F(WarmPoolsTest, TheLowOneIsFilledFirst) {
   EXPECT_EQ(sandboxes->pools.Find("large")->available, 4U);
 }
 
-// What ended it may end the next.
+// The cause of a lost member may also end the next, so the replacement waits.
 TEST_F(WarmPoolsTest, WhatIsLostIsNotReplacedAtOnce) {
   Make(1);
   sandboxes->pools.Lost(sandboxes->pools.Parked().front());
@@ -103,7 +103,7 @@ TEST_F(WarmPoolsTest, NothingIsBuiltWhileACreateIsAtWork) {
   Make(1);
   ASSERT_TRUE(sandboxes->pools.Resize("warm", {4, 4, 0, 10}));
   const auto answer = Create();
-  // That which was on its way, and the create.
+  // The build that was in flight, and the create.
   ASSERT_EQ(spawner.builds.size(), 2U);
   spawner.AnswerBuild();
   loop.Pass(100'000);
@@ -188,7 +188,7 @@ TEST_F(WarmPoolsTest, ItOutlivesTheDaemonAndItsMembersDoNot) {
   EXPECT_EQ(available(), 2U);
 }
 
-// Pools that make themselves.
+// Pools that are created automatically.
 class AutomaticPoolsTest : public WarmPoolsTest {
  protected:
   AutomaticPoolsTest() {
@@ -202,7 +202,7 @@ class AutomaticPoolsTest : public WarmPoolsTest {
     if (!memory.empty()) wanted.resource_limits["memory"] = memory;
     return wanted;
   }
-  // True if it took one that waited.
+  // Returns true if the create got a parked sandbox.
   bool Claims(const Wanted& wanted) {
     const std::vector<std::string> parked = sandboxes->pools.Parked();
     const auto answer = Create(wanted);
@@ -219,7 +219,7 @@ TEST_F(AutomaticPoolsTest, OneIsMadeByTheFirstCreate) {
   EXPECT_EQ(parked(), 2U);
   EXPECT_TRUE(Claims(Of("busybox")));
   EXPECT_EQ(parked(), 2U);
-  // Other limits are another pool.
+  // Other limits need another pool.
   EXPECT_FALSE(Claims(Of("busybox", "64Mi")));
   EXPECT_TRUE(Claims(Of("busybox", "64Mi")));
   EXPECT_TRUE(sandboxes->pools.List().empty());
@@ -241,7 +241,7 @@ TEST_F(AutomaticPoolsTest, WhatBelongsToTheBuildMakesNone) {
 TEST_F(AutomaticPoolsTest, TheLastUsedStay) {
   EXPECT_FALSE(Claims(Of("busybox", "64Mi")));
   EXPECT_FALSE(Claims(Of("busybox", "65Mi")));
-  // Both were used a moment ago.
+  // Both pools were used a moment ago.
   EXPECT_FALSE(Claims(Of("busybox", "66Mi")));
   EXPECT_FALSE(Claims(Of("busybox", "66Mi")));
   loop.Pass(61 * kSecond);
@@ -251,7 +251,7 @@ TEST_F(AutomaticPoolsTest, TheLastUsedStay) {
   EXPECT_TRUE(Claims(Of("busybox", "65Mi")));
   EXPECT_EQ(parked(), 4U);
   EXPECT_FALSE(Claims(Of("busybox", "64Mi")));
-  // Nobody asks for ten minutes.
+  // Nobody uses the pools for ten minutes.
   loop.Pass(601 * kSecond);
   sandboxes->pools.Look();
   EXPECT_EQ(parked(), 0U);

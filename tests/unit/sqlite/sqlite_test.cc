@@ -62,7 +62,8 @@ TEST_F(SqliteTest, FileIsForTheOwnerOnly) {
   const mode_t old = umask(0);
   Db db = OpenTable();
   umask(old);
-  // Locked for this process alone, it has no "-shm" that others could read along in.
+  // The lock is for this process alone, so there is no "-shm" that other processes could use to
+  // read.
   for (const char* suffix : {"", "-wal"}) {
     struct stat st {};
     ASSERT_EQ(stat((Path() + suffix).c_str(), &st), 0) << suffix;

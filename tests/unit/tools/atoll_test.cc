@@ -1,4 +1,4 @@
-// The program itself against a server that the test plays.
+// The atoll program itself, against a server that the test plays.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -27,7 +27,7 @@ constexpr char kOtherId[] = "0f8fffff-d9cb-469f-a165-70867728950e";
 
 class Program {
  public:
-  // Starts the built program; its output comes through sockets, which hold more than it says.
+  // Starts the built program. Its output goes to sockets, which can hold all of it.
   explicit Program(std::vector<std::string> arguments) : Program(std::move(arguments), Ends()) {}
   void Signal(int number) const { kill(pid_, number); }
   int Wait() {
@@ -35,7 +35,7 @@ class Program {
     waitpid(pid_, &status, 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
   }
-  // All of it; waits for the end.
+  // Returns all output. Waits for the end of the program.
   std::string Out() { return out_text_ += out_.ReadToEnd(); }
   std::string Err() { return err_text_ += err_.ReadToEnd(); }
   void AwaitOut(const std::string& text) { out_text_ += out_.ReadUntil(text); }
@@ -51,7 +51,7 @@ class Program {
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, ends.out.b.get(), STDOUT_FILENO);
     posix_spawn_file_actions_adddup2(&actions, ends.err.b.get(), STDERR_FILENO);
-    // gtest's caller may have SIGINT ignored, which would be inherited.
+    // The caller of the test may ignore SIGINT, which the program would inherit.
     posix_spawnattr_t attributes;
     posix_spawnattr_init(&attributes);
     sigset_t defaults;
@@ -86,7 +86,7 @@ Response Json(int status, const json& body) {
   return {status, {}, body.dump()};
 }
 
-// Plays the server: everything is recorded, answers come from `answers_` or are the usual ones.
+// Plays the server. Records every request and answers from `answers_`, or with a default answer.
 class AtollTest : public Test {
  protected:
   AtollTest()
@@ -120,7 +120,7 @@ class AtollTest : public Test {
   }
   void AnswerCommand(const std::string& events) { answers_[CommandLine()] = {200, {}, events}; }
   void Stream(const std::shared_ptr<Exchange>& exchange) {
-    // The body has been read: what goes on is a request without one.
+    // The body has been read, so the forwarded request has none.
     http::Upstream to;
     to.socket_path = stream_to_;
     to.target = "/command";

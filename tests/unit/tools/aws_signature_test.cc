@@ -5,7 +5,8 @@
 namespace atl::cli {
 namespace {
 
-// Those of "Examples of the complete Version 4 signing process" of Amazon's documentation of S3.
+// The example of "Examples of the complete Version 4 signing process" in Amazon's documentation of
+// S3.
 const AwsCredentials kExample{"AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
                               ""};
 constexpr int64_t kMay24 = 1369353600;

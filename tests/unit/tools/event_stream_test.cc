@@ -37,7 +37,7 @@ TEST(EventStream, PassesBytesOnAsTheyWere) {
                         "{\"type\":\"stderr\",\"base64\":\"ZQ==\"}\n\n"));
   EXPECT_EQ(heard.out, std::string("\0\xFF\n\r", 4));
   EXPECT_EQ(heard.err, "e");
-  // As another execd may write the same.
+  // The same events as another execd may write them.
   EXPECT_TRUE(
       heard.stream.Feed("{\"timestamp\": 1, \"type\": \"stderr\", \"base64\": \"Zg==\"}\n\n"
                         "{\"type\":\"stdout\",\"base64\":\"Zg=\",\"text\":\"line\"}\n\n"));

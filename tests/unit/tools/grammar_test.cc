@@ -11,7 +11,7 @@
 namespace atl::cli {
 namespace {
 
-// A verb of each kind.
+// One verb of each kind.
 struct Grammar {
   Verb root{"atoll", "Test"};
   bool json = false, tty = false, interactive = false;

@@ -26,7 +26,7 @@ TEST(Printable, LeavesNothingThatDrivesATerminal) {
             "?31m");
   EXPECT_EQ(Printable("grün"), "grün");
   EXPECT_EQ(Printable("漢字 עברית"), "漢字 עברית");
-  // Marks of direction, alone and around what they would turn; a line's end that is no byte 10.
+  // Direction marks, alone and around text that they would turn; a line end that is not byte 10.
   EXPECT_EQ(Printable("gpj.\u202eexe"), "gpj.?exe");
   for (const char* mark : {"\u061c", "\u200e", "\u200f", "\u2028", "\u2029", "\u202a", "\u202b",
                            "\u202c", "\u202d", "\u2066", "\u2067", "\u2068", "\u2069"}) {

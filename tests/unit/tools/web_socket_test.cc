@@ -10,10 +10,10 @@
 namespace atl::cli {
 namespace {
 
-// The server is played by hand, behind a proxy as the daemon is one.
+// The test plays the server, as if behind the daemon's proxy.
 class WebSocketTest : public testing::Test {
  protected:
-  // What becomes of the handshake if `answer` makes the server's of its key.
+  // Returns the result of a handshake in which `answer` makes the server's answer from the key.
   Result<WebSocket> Connect(const std::function<std::string(const std::string& key)>& answer) {
     auto connected = std::async(std::launch::async, [this] {
       const std::string url = "http://127.0.0.1:" + std::to_string(server_.port());
@@ -63,7 +63,7 @@ TEST_F(WebSocketTest, SendsAndReceives) {
   }
   EXPECT_EQ(received, "first");
   ASSERT_TRUE(socket->SendText("hello"));
-  std::string expected;  // by the length alone: the mask is random
+  std::string expected;  // only the length is compared, because the mask is random
   http::AppendMaskedFrame(&expected, http::Opcode::kPong, "are you there", {});
   http::AppendMaskedFrame(&expected, http::Opcode::kText, "hello", {});
   struct : http::WebSocketReader::Sink {

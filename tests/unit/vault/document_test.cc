@@ -1,4 +1,4 @@
-// Vaults as clients write them and see them, their changes, and their way over the wire.
+// Vaults as clients write and read them, their changes, and their encoding on the wire.
 #include "netpolicy/vault/document.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ constexpr char kOne[] =
     "'bindings':[{'name':'api','match':{'hosts':['API.Example.com.']},"
     "'auth':{'type':'apiKey','name':'PRIVATE-TOKEN','credential':'token'}}]}";
 
-// A binding "b" whose match or auth is written like that; the credential "c" has `value`.
+// Returns a document with a binding "b" with this match and auth. The credential "c" has `value`.
 std::string WithBinding(const std::string& match, const std::string& auth,
                         const std::string& value = "v") {
   return Json("{'credentials':[{'name':'c','source':{'value':'" + value +
@@ -34,7 +34,7 @@ std::string WithAuthText(const std::string& auth, const std::string& value = "v"
   return WithBinding("'hosts':['a.example']", auth, value);
 }
 
-// The message of a refusal; every refusal is the client's fault.
+// Returns the message of a refusal. Every refusal must be the client's fault.
 std::string Refusal(const Result<Vault>& vault) {
   if (vault) return "taken";
   EXPECT_EQ(vault.error().code(), Code::kInvalidArgument) << vault.error().message();
@@ -218,7 +218,7 @@ TEST(Vault, RefusesOtherSubstitutions) {
                  "1025 bytes");
 }
 
-// A line end in a header begins a header of its own, and two of them a request.
+// A line end in a header would begin another header, and two would begin another request.
 TEST(Vault, RefusesValuesThatNoHeaderCanHave) {
   const std::string bearer = "'type':'bearer','credential':'c'";
   const std::string header =
@@ -226,7 +226,7 @@ TEST(Vault, RefusesValuesThatNoHeaderCanHave) {
   for (const char* value : {"a\\r\\nX: y", "a\\n", "a\\rb", "a\\u0000b", "\\u0001", "\\u007f"}) {
     EXPECT_REFUSED(WithAuthText(bearer, value), "has a character that no header can have");
     EXPECT_REFUSED(WithAuthText(header, value), "has a character that no header can have");
-    // Encoded or in a body it does no harm: a key in PEM has line ends.
+    // A line end does no harm if it is encoded or in a body: a key in PEM has line ends.
     EXPECT_TRUE(ParseVault(
         WithAuthText("'type':'passthrough','substitutions':[{'credential':'c','placeholder':'p',"
                      "'in':['body','query']}]",
@@ -235,7 +235,7 @@ TEST(Vault, RefusesValuesThatNoHeaderCanHave) {
   EXPECT_TRUE(ParseVault(WithAuthText(bearer, "a b\\tc \\u00fc")));
   const std::string longer(kMaxHeadValue + 1, 'x');
   EXPECT_REFUSED(WithAuthText(bearer, longer), "16385 bytes, which is more");
-  // A value can also become one later.
+  // A change must not make such a value either.
   const Vault vault = *ParseVault(WithAuthText(bearer));
   EXPECT_REFUSED(Patch(vault, Json("{'credentials':{'replace':[{'name':'c','source':{'value':"
                                    "'x\\r\\ny'}}]}}")),
@@ -272,7 +272,7 @@ TEST(Vault, RefusesMoreThanItCanHave) {
   EXPECT_REFUSED(WithAuthText("'type':'passthrough','substitutions':[" +
                               many(33, [&](size_t) { return substitution; }) + "]"),
                  "33 are more than the 32");
-  // By and by, too.
+  // Several small changes cannot exceed the limit either.
   Vault vault = MustParse("{}");
   std::string last;
   for (int i = 0; i < 20 && last.empty(); ++i) {
@@ -311,7 +311,7 @@ TEST(Vault, RefusesBindingsOfTheSameRequests) {
                              "'hosts':['x.example'],'paths':['/v1','/v2/*']")));
 }
 
-// What is refused is often a secret at the wrong place.
+// The refused text is often a secret in the wrong place, so an error must not repeat it.
 TEST(Vault, ErrorsRepeatNoSecret) {
   const std::string secret = "hunter2hunter2";
   const std::string value = "{'value':'" + secret + "'}";
@@ -346,7 +346,7 @@ TEST(VaultPatch, DeletesThenReplacesThenAdds) {
             Json("{'revision':2,'credentials':[{'name':'A','sourceType':'inline','revision':2},"
                  "{'name':'b','sourceType':'inline','revision':2}]}"));
   EXPECT_EQ(FindCredential(*next, "b")->value, "3");
-  // What was not touched keeps its revision, and an empty mutation is one.
+  // An unchanged part keeps its revision. An empty change is a change, too.
   const auto third = Patch(*next, "{}");
   ASSERT_TRUE(third);
   EXPECT_EQ(third->revision, 3);
@@ -355,7 +355,7 @@ TEST(VaultPatch, DeletesThenReplacesThenAdds) {
 
 TEST(VaultPatch, IsAllOrNothing) {
   const Vault vault = MustParse(kOne);
-  // The credential is gone, the binding is not.
+  // The change would delete the credential but not its binding.
   EXPECT_REFUSED(Patch(vault, Json("{'credentials':{'delete':['token']}}")), "does not exist");
   EXPECT_TRUE(FindCredential(vault, "token"));
   const auto both =
@@ -457,7 +457,7 @@ TEST(VaultCover, AsksThePolicyAboutEachHost) {
   EXPECT_EQ(refused.error().message(),
             "binding \"b\" host \"*.y.example\" is not allowed by the egress policy (https)");
   EXPECT_FALSE(CheckCovered(vault, [](std::string_view, uint16_t port) { return port == 443; }));
-  // No policy at all.
+  // There is no policy at all.
   EXPECT_FALSE(CheckCovered(vault, nullptr));
   EXPECT_TRUE(CheckCovered(MustParse("{}"), nullptr));
 }
@@ -513,7 +513,7 @@ TEST(VaultWire, TakesNoNonsense) {
   EXPECT_REFUSED(Decode(std::string(kMaxEncoded + 1, ' ')), "longer than");
 }
 
-// The bound of the reader must not be below what the writer makes.
+// The reader's limit must not be below the size of what the writer makes.
 TEST(VaultWire, HasRoomForTheLargestVault) {
   Vault vault;
   for (int i = 0; i < 16; ++i) {

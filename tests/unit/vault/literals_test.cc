@@ -48,7 +48,7 @@ TEST(Literals, MayNotGrowWithoutBound) {
   EXPECT_EQ(refused.error().message().find("1234567890"), std::string::npos);
 }
 
-// A search that begins anew at each byte would take minutes.
+// A search that starts again at each byte would take minutes.
 TEST(Literals, TakeTimeLinearInTheText) {
   const std::string text = std::string(4 << 20, 'a') + "b";
   const std::string at_the_end = std::string(1 << 20, 'a') + "b";

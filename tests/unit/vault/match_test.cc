@@ -1,4 +1,4 @@
-// Which binding a request belongs to.
+// The choice of a request's binding.
 #include "netpolicy/vault/match.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ Vault Sample() {
       "'auth':{'type':'passthrough'}}]}");
 }
 
-// The binding's name, "-" if there is none, "2" or "path" if it is ambiguous.
+// Returns the binding's name, "-" if there is none, "2" or "path" if it is ambiguous.
 std::string Chosen(const Vault& vault, Scheme scheme, std::string_view host,
                    std::string_view method, std::string_view path) {
   const Choice choice = Choose(vault, scheme, host, method, path);
@@ -47,7 +47,7 @@ TEST(VaultMatch, LooksAtSchemeHostMethodAndPath) {
   EXPECT_EQ(ChosenFor(vault, "/v1/"), "exact");
   EXPECT_EQ(ChosenFor(vault, "/health"), "exact");
   EXPECT_EQ(Chosen(vault, Scheme::kHttps, "api.example.com", "get", "/v1/x"), "exact");
-  // An exact host whose path does not fit leaves the request to the wildcard.
+  // If the exact host's path does not match, the wildcard binding gets the request.
   EXPECT_EQ(ChosenFor(vault, "/v1"), "wild");
   EXPECT_EQ(ChosenFor(vault, "/health/x"), "wild");
   EXPECT_EQ(Chosen(vault, Scheme::kHttps, "api.example.com", "POST", "/v1/x"), "wild");
@@ -76,10 +76,10 @@ TEST(VaultMatch, SaysWhichHostsAreCovered) {
 
 TEST(VaultMatch, TwoOfOnePrecedenceAreAmbiguous) {
   Vault vault = Sample();
-  // Check would refuse it.
+  // Check would refuse this vault.
   vault.bindings.push_back(vault.bindings[0]);
   EXPECT_EQ(ChosenFor(vault, "/v1/x"), "2");
-  // The third decides nothing between the two.
+  // A third binding does not decide between the two.
   vault.bindings.push_back(vault.bindings[1]);
   EXPECT_EQ(ChosenFor(vault, "/v1/x"), "2");
   EXPECT_EQ(Chosen(vault, Scheme::kHttp, "plain.example", "GET", "/"), "2");
@@ -92,7 +92,7 @@ TEST(VaultMatch, RefusesPathsThatMislead) {
         "/v1/..;/admin", "/v1/..%2fadmin", "/v1/..%252fadmin", "/v1/a%252fb", "/v1/..\\admin",
         "/v1/a%5cb", "/v1/a%255Cb", "/v1/%25252525252525252525252e"}) {
     EXPECT_EQ(ChosenFor(vault, path), "path") << path;
-    // Where no credential is put in there is nothing to protect.
+    // A request without a credential needs no protection.
     EXPECT_EQ(Chosen(vault, Scheme::kHttps, "other.example", "GET", path), "-") << path;
   }
   for (const char* path : {"/v1/a..b", "/v1/...", "/v1/..a", "/v1/a%20b", "/v1/%zz", "/v1/%2",
@@ -101,7 +101,7 @@ TEST(VaultMatch, RefusesPathsThatMislead) {
   }
 }
 
-// With the slash read as one, the request would belong to another binding.
+// If the encoded slash counted as a slash, the request would belong to another binding.
 TEST(VaultMatch, RefusesEncodedSlashesBetweenBindings) {
   const Vault vault = MustParse(
       "{'bindings':[{'name':'v','match':{'hosts':['a.example'],'paths':['/v1%2f*','/p/*']},"
@@ -110,7 +110,7 @@ TEST(VaultMatch, RefusesEncodedSlashesBetweenBindings) {
   EXPECT_EQ(Chosen(vault, Scheme::kHttps, "a.example", "GET", "/v1%2fx"), "path");
   EXPECT_EQ(Chosen(vault, Scheme::kHttps, "a.example", "GET", "/p/x%2Fy"), "v");
   EXPECT_EQ(Chosen(vault, Scheme::kHttps, "a.example", "GET", "/v1/x"), "w");
-  // Nothing is put into it as it stands.
+  // No credential is put into this path as it is written.
   EXPECT_EQ(Chosen(vault, Scheme::kHttps, "a.example", "GET", "/p%2fx"), "-");
 }
 

@@ -1,4 +1,4 @@
-// Secrets on their way back.
+// Removes secrets from answers.
 #include "netpolicy/vault/redact.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ TEST(VaultRedact, ReplacesWhatWasSent) {
   EXPECT_EQ(Redacted(vault, "s3cret-1s3cret-1"), "[REDACTED][REDACTED]");
   EXPECT_EQ(Redacted(vault, ""), "as it is");
   EXPECT_EQ(Redacted(vault, "S3CRET-1"), "as it is");
-  // No binding has it.
+  // No binding uses it.
   EXPECT_EQ(Redacted(vault, "s3cret-2"), "as it is");
 }
 
@@ -56,7 +56,8 @@ TEST(VaultRedact, KnowsWhatIsEncodedRepeatedly) {
             "/login?next=%2Fa%3Fk%3D[REDACTED]");
   const std::string json = JsonEscaped(JsonEscaped(value, JsonStyle::kHtml), JsonStyle::kHtml);
   EXPECT_EQ(Redacted(vault, json), "[REDACTED]");
-  // Nobody knows what is below, and looking for its end would take as long as a server wants.
+  // Deeper encodings are not decoded, because looking for their end would take as long as a server
+  // wants. All of it is removed.
   EXPECT_EQ(Redacted(vault, "x=" + UrlEncoded(url)), "[REDACTED]");
   std::string deep = "%";
   for (int i = 0; i < 20'000; ++i) deep += "25";
@@ -81,13 +82,13 @@ TEST(VaultRedact, KnowsWhatBasicMeans) {
   EXPECT_EQ(Redacted(vault, "user:open sesame"), "[REDACTED]");
   EXPECT_EQ(Redacted(vault, "pw=open+sesame"), "pw=[REDACTED]");
   EXPECT_EQ(Redacted(vault, "user"), "as it is");
-  // user:pw; the password alone would be found in too much else.
+  // user:pw. The password alone is too short, because it would match too much other text.
   const Vault brief = WithAuth("'type':'basic','credential':'one'", "dXNlcjpwdw==");
   EXPECT_EQ(Redacted(brief, "user:pw"), "[REDACTED]");
   EXPECT_EQ(Redacted(brief, "pw"), "as it is");
 }
 
-// A server may overlap two secrets to save half of one.
+// A server may overlap two secrets so that half of one remains.
 TEST(VaultRedact, CoversTextsThatOverlap) {
   const Vault vault = WithAuth(
       "'type':'customHeaders','headers':[{'name':'X-A','credential':'one'},{'name':'X-B',"
@@ -124,7 +125,7 @@ TEST(VaultRedact, LeavesTheLengthOfTheAnswer) {
   EXPECT_FALSE(Redactor(vault).RedactHeaders(clean));
 }
 
-// Texts that lie within each other are found at every byte.
+// Texts within each other match at every byte.
 TEST(VaultRedact, BoundsItsWork) {
   Vault vault = MustParse("{'credentials':[{'name':'c','source':{'value':'v'}}]}");
   Binding binding;

@@ -1,4 +1,4 @@
-// Credentials on their way into requests.
+// Credentials that are put into requests.
 #include "netpolicy/vault/rewrite.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ http::Request Get(std::string target, std::vector<http::Header> headers = {}) {
   return request;
 }
 
-// "name: value" of each header, in order.
+// Returns "name: value" of each header, in order.
 std::string Text(const http::Headers& headers) {
   std::string text;
   for (const http::Header& one : headers.list) text += one.name + ": " + one.value + "\n";
@@ -117,8 +117,8 @@ TEST(VaultRewrite, LeavesHeadersAloneThatCarryTheRequest) {
   EXPECT_TRUE(applied->header);
 }
 
-// A value may look like another placeholder; the sandbox must not get at the second secret by
-// what the first one is.
+// A value may look like another placeholder. A sandbox must not get the second secret through the
+// value of the first.
 TEST(VaultRewrite, DoesNotLookAtWhatItPutIn) {
   const Vault vault = WithAuth(
       "'type':'apiKey','name':'X-Key','credential':'one','substitutions':["
@@ -140,14 +140,14 @@ TEST(VaultRewrite, RefusesToLeaveThePath) {
     ASSERT_FALSE(applied) << value;
     EXPECT_EQ(applied.error().code(), Code::kPermissionDenied);
     EXPECT_EQ(applied.error().message().find(value), std::string::npos);
-    // In a query it leads nowhere.
+    // The same value is harmless in a query.
     request = Get("/v1/x?PH");
     EXPECT_TRUE(RewriteWith(vault, request)) << value;
   }
-  // Halves of "..", one of which the sandbox has written.
+  // Halves of "..": the sandbox has written one of them.
   http::Request request = Get("/v1/.PH/x");
   EXPECT_FALSE(RewriteWith(WithAuth(Substitution("'path'"), "."), request));
-  // What Choose lets through as a part of a name is none beside a value.
+  // Choose accepts this as a part of a name, but not beside a value.
   request = Get("/v1/@a%2fb/PH");
   EXPECT_FALSE(RewriteWith(WithAuth(Substitution("'path'")), request));
 }
@@ -166,7 +166,7 @@ TEST(VaultRewrite, BoundsTheHead) {
   EXPECT_EQ(all.error().code(), Code::kResourceExhausted);
 }
 
-// Such a vault is none of ours.
+// Our own checks would refuse this vault.
 TEST(VaultRewrite, SendsNoHeaderThatCannotBeSent) {
   Vault vault = WithAuth("'type':'bearer','credential':'one'");
   vault.credentials[0].value = "a\r\nX: y";

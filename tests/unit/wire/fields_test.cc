@@ -1,5 +1,5 @@
-// Every field of every message travels: what is set comes back, each byte that is missing is
-// missed, and what no writer writes is refused.
+// Every field of every message is encoded. A value that is set comes back, a missing byte is an
+// error, and bytes that no writer makes are refused.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
@@ -20,11 +20,10 @@
 namespace atl::wire {
 namespace {
 
-// Visits the values that a message is made of, those within its members included, each with its
-// number.
+// Visits the values of a message, including those within its members, and numbers them.
 class Values {
  public:
-  // `change` is called with the value of that number.
+  // `change` is called with value number `which`.
   explicit Values(int which = -1) : which_(which) {}
 
   template <typename... T>
@@ -71,7 +70,7 @@ class Values {
   int count_ = 0;
 };
 
-// Makes one list longer than it may be.
+// Makes one list longer than allowed.
 class TooLong {
  public:
   explicit TooLong(int which) : which_(which) {}
@@ -132,7 +131,7 @@ size_t Listed() {
   return count.fields;
 }
 
-// The packet that a message goes in, and what is read of one.
+// The packet type that carries a message, and the decoded packet.
 template <typename T, typename... Alternatives>
 consteval bool IsOneOf(const std::variant<Alternatives...>*) {
   return (std::is_same_v<T, Alternatives> || ...);
@@ -144,15 +143,15 @@ template <typename T>
 std::conditional_t<kIsRequest<T>, Request, Reply> Wrapped(T message) {
   return {0x1122334455667788, std::move(message)};
 }
-// Read and written again.
+// Encodes a decoded packet again.
 template <typename Read>
 std::optional<std::string> Again(const Result<Read>& read) {
   if (!read) return std::nullopt;
   return EncodePacket(*read).bytes;
 }
 
-// What each number on the wire means. A line is added, none is changed: a number that was given is
-// never another message's (7 and 10 were).
+// The number of each message on the wire. Lines may be added and never changed: a number that was
+// used once is never given to another message (7 and 10 were used).
 struct Row {
   const char* name;
   uint8_t type;
@@ -177,16 +176,17 @@ constexpr Row kAnswers[] = {
 static_assert(std::size(kRequests) == std::variant_size_v<Message>, "a message without its line");
 static_assert(std::size(kAnswers) == std::variant_size_v<Answer>, "an answer without its line");
 
-// A message without its type: with typed tests of all of them this file takes the compiler half as
+// A message with its type erased. Typed tests of all messages would make this file compile half as
 // long again.
 struct AnyMessage {
   Row row;
   bool is_request, is_hello, is_greeting;
   size_t listed, members;
   int values;
-  // With the value of that number changed; -1: with none.
+  // Returns the packet with value number `which` changed; -1: with none changed.
   Packet (*with)(int which);
-  // With the list of that number longer than it may be; nothing when there are not so many.
+  // Returns the packet with list number `which` longer than allowed, or nothing if there are fewer
+  // lists.
   std::optional<Packet> (*too_long)(int which);
 
   std::optional<std::string> Again(const Packet& packet, int more_descriptors = 0) const {
@@ -240,7 +240,7 @@ template <typename... T>
 void AddAll(const Row* row, const std::variant<T...>*, std::vector<AnyMessage>& all) {
   (all.push_back(AnyOf<T>(*row++)), ...);
 }
-// All there are: one that is added to a variant is tested from then on.
+// Returns all messages, so that a message that is added to a variant is tested, too.
 std::vector<AnyMessage> AllMessages() {
   std::vector<AnyMessage> all;
   AddAll(kRequests, static_cast<Message*>(nullptr), all);
@@ -262,7 +262,7 @@ TEST_P(Messages, AreWhatWasSent) {
   for (int which = -1; which < message.values; ++which) {
     const Packet packet = message.with(which);
     EXPECT_EQ(packet.bytes == unchanged.bytes, which < 0) << "value " << which;
-    // Of a greeting in another protocol that alone is read.
+    // A greeting in another protocol is decoded without its other fields.
     if (message.is_greeting && which == 0) continue;
     EXPECT_EQ(message.Again(packet), packet.bytes) << "value " << which;
   }
@@ -304,7 +304,7 @@ TEST(Numbers, AreOfOneMessageEach) {
   for (const AnyMessage& message : all) {
     EXPECT_TRUE(known.emplace(message.is_request, message.row.type).second) << message.row.name;
   }
-  for (const AnyMessage& any : {all.front(), all.back()}) {  // a request, an answer
+  for (const AnyMessage& any : {all.front(), all.back()}) {  // one request, one answer
     for (int type = 0; type < 256; ++type) {
       std::string bytes(8, '\1');
       bytes += static_cast<char>(type);
@@ -314,7 +314,8 @@ TEST(Numbers, AreOfOneMessageEach) {
   }
 }
 
-// So that each can tell the other which protocol it speaks. Nothing else is taken from it.
+// A hello of any protocol is readable, so that each side can report its protocol. Nothing else of
+// it is used.
 TEST(OfAnyProtocol, AHelloIsRead) {
   const std::string bytes = EncodeFields(Request{7, Hello()});
   for (const std::string& other : {bytes, bytes + "more"}) {
@@ -347,8 +348,8 @@ TEST(OfAnyProtocol, AGreetingTellsWhich) {
   EXPECT_FALSE(DecodeReply(ours + "more"));
 }
 
-// A program from before a field was added and one from after it understand each other, as long as
-// nobody asks for more than the former knows.
+// A program from before a field was added and one from after it understand each other, unless a
+// request needs more than the older one knows.
 TEST(Added, LeavesOutWhatTheLastVersionStandsFor) {
   const auto without = [](const Packet& packet, const std::string& text) {
     const std::string field = EncodeFields(text);
@@ -385,7 +386,7 @@ TEST(Added, LeavesOutWhatTheLastVersionStandsFor) {
   EXPECT_EQ(greeting.back(), '\0') << "the byte of `more` ends it, as in protocol 15";
 }
 
-// There is one way to write a value.
+// A value has only one encoding.
 TEST(Reader, RefusesWhatNoWriterWrites) {
   bool flag = false;
   EXPECT_TRUE(DecodeFields(std::string(1, '\1'), &flag) && flag);
@@ -414,7 +415,7 @@ TEST(Reader, RefusesEnumeratorsThatThereAreNot) {
   EXPECT_FALSE(DecodeReply(EncodeFields(Reply{1, failed})));
 }
 
-// What is not a message of its own.
+// Structs that are not messages of their own.
 template <typename T>
 class Parts : public testing::Test {};
 using PartTypes = testing::Types<Plan, Volume, SandboxRecord, StartMessage, TrustedAuthority,

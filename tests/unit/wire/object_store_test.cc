@@ -166,7 +166,7 @@ TEST(ObjectStore, AMountIsChecked) {
   EXPECT_TRUE(refused([](auto& mount) { mount.volume.sub_path = "a:/b"; }));
   EXPECT_TRUE(refused([](auto& mount) { mount.credentials = {}; }));
   EXPECT_TRUE(refused([](auto& mount) { mount.credentials.secret = "two\nlines"; }));
-  // Nobody's but the operator's, then.
+  // Without own credentials, only the operator's may be used.
   EXPECT_TRUE(refused([](auto& mount) { mount.volume.own_credentials = false; }));
   good.volume.own_credentials = false;
   good.credentials = {};

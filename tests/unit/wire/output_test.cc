@@ -80,7 +80,7 @@ TEST(OutputFrames, RefusesWhatIsNone) {
   ++longer[0];
   longer.push_back('z');
   EXPECT_TRUE(refused(longer));
-  // At once, not when as much has come.
+  // A size over the limit is refused at once, before the bytes arrive.
   Writer huge;
   huge.U32(kMaxOutputFrame + 1);
   EXPECT_TRUE(refused(huge.Take()));

@@ -28,7 +28,7 @@ TEST(WireSession, AsMuchAsThereMayBeFitsIntoOneMessage) {
   EXPECT_LE(EncodeFields(request).size(), kMaxSessionRequest);
 }
 
-// A limit is as a sandbox's, or there is none.
+// A term is within the bounds of a sandbox's limit, or absent.
 TEST(WireSession, TermsAreWithinTheBoundsOfLimits) {
   EXPECT_TRUE(CheckForm(SessionTerms{}));
   EXPECT_FALSE(SessionTerms{}.limited());
@@ -86,11 +86,11 @@ TEST(WireSession, FormIsChecked) {
   EXPECT_FALSE(CheckForm(many));
 }
 
-// What execd says is read by the daemon: one request with its two sockets, or nothing.
+// The daemon reads either a complete request of execd's with its two sockets, or nothing.
 TEST(WireSession, RequestsComeWithTheirDescriptorsOrNotAtAll) {
   SessionRequest make, mapped, plain, end;
   make.what = SessionRequest::Make{.spec = GoodSession()};
-  // Of a sandbox from before there were terms.
+  // Requests of a sandbox from before there were terms.
   plain.what = SessionRequest::MakePlain{.spec = GoodSession()};
   mapped.what = SessionRequest::MakeMapped{.spec = GoodSession()};
   end.what = SessionRequest::End{.number = 3};

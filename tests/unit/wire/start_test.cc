@@ -29,7 +29,7 @@ TEST(WireStart, AnAuthorityOrNone) {
   EXPECT_FALSE(Reads(certificate, ""));
 }
 
-// execd pastes it into files of the image, and makes a file of that name.
+// execd appends the authority to files of the image, and creates a file with that name.
 TEST(WireStart, AnAuthorityIsOneCertificateAndAPlainName) {
   const std::string good = kBegin + "QQ==\n" + kEnd;
   for (const std::string& bad :

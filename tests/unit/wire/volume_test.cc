@@ -12,7 +12,7 @@ Volume GoodVolume() {
   return {Volume::Kind::kHost, "/srv/a", "b/c", "/mnt", true};
 }
 
-// The most that may be asked for is one packet.
+// The largest allowed request fits into one packet.
 TEST(WireVolume, AsManyAsThereMayBeFitIntoOneMessage) {
   Plan plan;
   plan.id = std::string(64, 'x');
