@@ -136,7 +136,7 @@ TEST(States, NoWayBack) {
   }
 }
 
-// Resources are held until they are released, and only one state releases them.
+// Resources are held until they are released, and they are released only once.
 TEST(States, NothingIsHeldForEverAndNothingReleasedTwice) {
   for (int s = 0; s < kStates; ++s) {
     for (int e = 0; e < kEvents; ++e) {
