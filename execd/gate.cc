@@ -56,8 +56,7 @@ Status DropChroot() {
     data[0].effective &= keep;
     data[0].permitted &= keep;
   }
-  // Cleared, because a program with file capabilities would gain the inheritable ones, whoever
-  // starts it.
+  // Cleared, because every program with file capabilities would gain the inheritable ones.
   data[0].inheritable &= keep;
   if (::syscall(SYS_capset, &header, data) != 0) return FailSys("capset");
   return {};

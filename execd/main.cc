@@ -235,7 +235,7 @@ int Run(const Options& options) {
   std::function<bool(int)> accept_peer;
   if (auto opened = OpenSockets(options, &control_fd, &listener, &accept_peer, &core.pass);
       !opened) {
-    // The gate will never open; there is nobody to report to.
+    // The gate will never open, and no daemon is there to get an error.
     if (opened.error().code() == Code::kUnavailable) return 0;
     LogLine(LogLevel::kError, "cannot start").Add(opened.error());
     return kCannotStart;

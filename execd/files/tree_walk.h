@@ -12,9 +12,9 @@
 namespace atl::execd {
 
 // Visits parents before children, and names in byte order. Reports links and does not follow them.
-// Keeps one directory open at any depth and returns to the parent by "..". If ".." does not lead
-// back to the same directory, because somebody has moved it, the walk ends. Skips what it cannot
-// read. Reports proc, sysfs and cgroup mounts below the root, but does not enter them.
+// Keeps one directory open at any depth and returns to the parent by "..". If ".." leads to another
+// directory, because the current one was moved, the walk ends. Skips what it cannot read. Reports
+// proc, sysfs and cgroup mounts below the root, but does not enter them.
 class TreeWalk {
  public:
   // Limit on the memory for names of one directory. More is an error.

@@ -79,9 +79,9 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   // Sends `raw_head` unchanged and makes the connection a byte pipe: StreamBody delivers what the
   // peer sends, Write sends raw bytes, and Finish closes the connection after the last byte.
   void SwitchProtocol(std::string_view raw_head);
-  // Returns the connection's socket, for a protocol that execd does not carry itself; an invalid
-  // descriptor if the connection has closed. Replaces the answer. Do not call from within the
-  // handler.
+  // Returns the connection's socket, for a protocol that execd does not carry itself. Returns an
+  // invalid descriptor if the connection has closed or an answer has begun. Replaces the answer. Do
+  // not call from within the handler.
   UniqueFd TakeSocket();
   // Closes the connection at once, because the answer cannot be completed and the peer must notice.
   void Abort();

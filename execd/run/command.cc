@@ -131,8 +131,8 @@ void Commands::Foreground::Start(const std::shared_ptr<Foreground>& self, SpawnS
     if (raw->out_) raw->out_->Resume();
     if (raw->err_) raw->err_->Resume();
   });
-  // The command continues after its client has disconnected, as in upstream. Nobody may then hold
-  // up its output.
+  // The command continues after its client has disconnected, as in upstream. A paused pipe would
+  // then block it, so reading goes on.
   raw->exchange_->OnClosed([raw] {
     if (raw->out_) raw->out_->Resume();
     if (raw->err_) raw->err_->Resume();

@@ -93,7 +93,8 @@ Status FillSandbox(Core* core, const wire::StartMessage& message);
 // Returns the command line that these variables make of `argv`:
 //   BOOTSTRAP_CMD, or an argv of "-c" and words: run by BOOTSTRAP_SHELL (default bash, else sh).
 //   EXECD_BOOTSTRAP_PRE_SCRIPT: the shell sources it and then executes the program.
-// An empty argv means no program; the sandbox then runs until it is deleted.
+// An empty result (no argv and no BOOTSTRAP_CMD) means no program: the sandbox runs until it is
+// deleted.
 std::vector<std::string> BootstrapArgv(const Core& core, std::vector<std::string> argv);
 
 }  // namespace atl::execd

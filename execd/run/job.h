@@ -59,8 +59,8 @@ class Job {
   void Kill();
   // Also kills what the program leaves behind when it exits by itself.
   void EndWhole() { killed_ = true; }
-  // Delimit pieces of work of a program that serves clients in sequence. BeginPart resets the
-  // counters of limit events. EndPart returns the exit of the piece of work, with `code` and the
+  // Delimit pieces of work of a program that serves clients in sequence. BeginPart restarts the
+  // counts of limit events. EndPart returns the exit of the piece of work, with `code` and the
   // limit events since BeginPart.
   void BeginPart();
   JobExit EndPart(int code);
