@@ -27,7 +27,9 @@ class Keys:
         return {'Idempotency-Key': f'random-{self.keys}'}
 
     def name_taken_by(self, name):
-        return [box for box, model in self.boxes.items() if model.metadata.get('name') == name]
+        """A sandbox that has ended has given its name up."""
+        return [box for box, model in self.boxes.items()
+                if model.metadata.get('name') == name and model.state in ('Running', 'Paused')]
 
     def named_fields(self):
         fields = self.fields()
