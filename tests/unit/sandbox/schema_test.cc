@@ -163,11 +163,12 @@ TEST_F(SchemaTest, ATextThatIsNotUtf8IsReadable) {
   Run("UPDATE sandboxes SET message = CAST(x'61ff62' AS TEXT) WHERE slot = 22");
   auto store = Store::Open(Path());
   ASSERT_TRUE(store) << store.error().message();
-  for (const Sandbox& s : *(*store)->Load()) {
-    if (s.slot == 22) {
-      EXPECT_EQ(s.message, "a\uFFFDb");
-    }
-  }
+  const auto loaded = (*store)->Load();
+  ASSERT_TRUE(loaded) << loaded.error().message();
+  const auto changed =
+      std::find_if(loaded->begin(), loaded->end(), [](const Sandbox& s) { return s.slot == 22; });
+  ASSERT_NE(changed, loaded->end());
+  EXPECT_EQ(changed->message, "a\uFFFDb");
 }
 
 // A step migrates the snapshots last.
