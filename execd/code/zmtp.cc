@@ -8,7 +8,7 @@ namespace {
 constexpr size_t kGreetingSize = 64;
 constexpr size_t kMechanismAt = 12, kMechanismSize = 20;
 constexpr uint8_t kMore = 1, kLong = 2, kCommand = 4;
-// Memory of a frame besides its bytes: its string.
+// Memory that a frame takes besides its bytes: the std::string object that holds them.
 constexpr size_t kFrameCost = sizeof(std::string);
 
 void AppendBigEndian(std::string* out, uint64_t value, int bytes) {

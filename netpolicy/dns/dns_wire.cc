@@ -4,8 +4,9 @@ namespace atl::netpolicy {
 namespace {
 
 constexpr unsigned kUdpSize = 1232;
-// Most compression pointers of one name: as many as it can have labels, so no writer needs more.
-// Without a limit, pointers to pointers would make each of 4,000 records cost thousands of steps.
+// Limit of compression pointers in one name. A name has at most that many labels, so no writer
+// needs more pointers. Without the limit, a chain of pointers to pointers would make the name of
+// every record cost thousands of steps.
 constexpr size_t kMaxJumps = 127;
 constexpr unsigned kOptDnssecOk = 0x8000;  // RFC 3225
 

@@ -40,7 +40,7 @@ class Fence {
   // allow may have begun meanwhile.
   Status Start(Loop& loop, Health& health, const Enforcer& enforcer,
                std::function<void()> on_restored);
-  // Stops to watch.
+  // Ends the watch, and cancels repairs and reports that are waiting for their timer.
   void Stop();
 
   // Attached: the slot has a link, until Detached. Claimed: the link has this rate limit, 0 for

@@ -18,7 +18,7 @@ nlohmann::json SandboxJson(const sandbox::Sandbox& sandbox);
 // `entrypoint` is as the request wrote it. The image is left out, as the spec requires.
 nlohmann::json CreatedJson(const sandbox::Sandbox& sandbox,
                            const std::vector<std::string>& entrypoint);
-// Also lists what a child does not inherit from its parent.
+// Renders the children, and a list of what they do not inherit from their parent.
 nlohmann::json ForkJson(const std::vector<sandbox::Sandbox>& children);
 nlohmann::json RollbackJson(const sandbox::Sandbox& sandbox);
 nlohmann::json ListJson(const Page& page, const ListQuery& query);

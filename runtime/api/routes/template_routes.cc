@@ -25,7 +25,8 @@
 namespace atl::api {
 namespace {
 
-// The part that is sent to the sandbox must fit into one message.
+// Largest body that describes a template. Its readiness and warm-up are sent to execd in one
+// message, which must stay below wire::kMaxPreparation.
 constexpr size_t kMaxTemplateBody = 64 << 10;
 constexpr int64_t kMaxStock = 1024;
 constexpr int64_t kMaxPrepareSeconds = 600;

@@ -77,7 +77,8 @@ Status CheckEnvironment(const Sandbox& sandbox) {
                                           std::to_string(kMaxArguments));
 }
 
-// Parses "cpu" and "memory". Each is at most its limit, because the sandbox could never use more.
+// Parses "cpu" and "memory". Refuses a request above the limit of the same resource, because the
+// sandbox could never use more.
 Result<Reservation> ParseReservation(const std::map<std::string, std::string>& requests,
                                      const cgroup::Limits& limits) {
   Reservation reserved;

@@ -38,8 +38,9 @@ class Orphans {
   // Destroys an orphan. `slot` 0: it has none. The next comparison finds an orphan again that could
   // not be destroyed.
   void Destroy(const std::string& host_id, uint32_t slot);
-  // Call for a new spawner: the old spawner's requests have failed with its connection, or get no
-  // answer.
+  // Forgets the orphans that are being destroyed. Call this when the daemon has connected to a new
+  // spawner. The requests to the old spawner have failed with its connection, or are never
+  // answered.
   void Forget() { all_.clear(); }
 
   bool Has(const std::string& host_id) const { return all_.contains(host_id); }

@@ -72,10 +72,17 @@ Result<uint64_t> FilesOf(const std::string& proc) {
   return soft == hard ? hard : 0;
 }
 
-// One id of the sandbox, under the name that was asked for, and no other: root in such a namespace
-// has rights over the files of every id in it. The other line is for execd, which acts as its
-// clients' user and must be distinct from it, from root, and from the saved group that protects its
-// limits (execd/main.cc). So it has an id that nobody in the sandbox has; 65534 would be nobody's.
+// A map of uids or of gids for a session's user namespace. It has two lines of one id each.
+//
+// The first line maps the id that the client asked for to the id of its user in the sandbox. The
+// map holds no other id that the sandbox uses, because root in the namespace has rights over the
+// files of every mapped id.
+//
+// The second line is execd's. It maps 0, as which execd runs. If the client asked for 0, execd
+// shares that id with its commands; then the line maps 65534, the saved gid with which execd
+// protects its limits (execd/main.cc). Outside, the second line has the sandbox's last id, which
+// nobody uses. If the user has the last id, it is the third last: the one between, 65534, belongs
+// to the user "nobody".
 struct UserMap {
   std::string lines;
   uid_t root = 0;  // an id of the host

@@ -90,7 +90,7 @@ void Sessions::Kill(const std::string& group) {
 
 void Sessions::Abandon() {
   for (const auto& [number, build] : builds_) {
-    // First, so that it makes nothing more.
+    // The builder is killed before its group, so that it adds no process to the killed group.
     ::kill(build.pid, SIGKILL);
     Kill(build.group);
   }
