@@ -31,11 +31,14 @@ def take():
 
 
 def renew(box, ended):
-    """Until the work has ended. Two requests may be lost before the lease is."""
+    """Until the work has ended. Two requests in a row may be lost: the third is made before the lease ends."""
     while not ended.is_set():
         until = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=SECONDS)
-        ask('POST', f'/v1/sandboxes/{box}/renew-expiration', {'expiresAt': until.isoformat()}).close()
-        ended.wait(SECONDS / 3)
+        try:
+            ask('POST', f'/v1/sandboxes/{box}/renew-expiration', {'expiresAt': until.isoformat()}).close()
+        except OSError:
+            pass  # also an HTTPError: if the sandbox is gone, its command says so
+        ended.wait(SECONDS / 4)
 
 
 def run(box, command):
