@@ -5,13 +5,6 @@ import sys
 
 import tree
 
-# Folders whose comments have been checked. The list grows until it is the whole tree.
-FOLDERS = (
-    'bench', 'cgroup', 'execd', 'images', 'netpolicy', 'runtime/api', 'runtime/base', 'runtime/daemon',
-    'runtime/http', 'runtime/launch', 'runtime/objects', 'runtime/sandbox', 'runtime/spawner',
-    'runtime/wire', 'tests/fuzz', 'tests/priv', 'tests/support', 'tests/unit', 'tools/atoll',
-    'tools/doctor')
-
 OPENING = re.compile(
     '(?:of|in|at|by|for|from|on|to|with|into|onto|upon|under|beneath|within|through|per|than'
     "|what|who|whom|whose|which|that|where|as)(?:'s)?(?=[ ,:;.]|$)", re.I)
@@ -44,12 +37,11 @@ def openings(text):
 
 def check(root):
     cases = {}
-    for folder in FOLDERS:
-        complaints = cases[f'comments of {folder}'] = []
-        for path in tree.files(root, *(f'{folder}/{pattern}' for pattern in tree.CODE)):
-            text = (root / path).read_bytes().decode('utf-8', 'replace')
-            complaints += [f'{path}:{number}: begin with the thing that the comment is about: "{opening}"'
-                           for number, opening in openings(text) if OPENING.match(opening)]
+    for path in tree.files(root, *tree.CODE):
+        complaints = cases.setdefault(f'comments of {path.split("/")[0]}', [])
+        text = (root / path).read_bytes().decode('utf-8', 'replace')
+        complaints += [f'{path}:{number}: begin with the thing that the comment is about: "{opening}"'
+                       for number, opening in openings(text) if OPENING.match(opening)]
     return cases
 
 

@@ -107,8 +107,6 @@ def comment_cases(verdict):
             ("char a = '\"';  // for tests", '"for tests"'),
             ("int a = 1'000;  // per second", '"per second"')):
         expect(verdict, f'comment {text!r}', comments.check, {'cgroup/a.h': text + '\n'}, complaint)
-    expect(verdict, 'a comment of a folder that is not covered', comments.check,
-           {'execd/a.h': '// Of the file.\n'}, None)
 
 
 def layout_cases(verdict):
