@@ -219,7 +219,7 @@ void Context::OnLeftOut() {
 
 void Context::OnWritten(bool is_error, std::string_view bytes) {
   if (!busy() || request_.empty() || exchange_->closed()) return;
-  output_since_ = true;
+  // This does not put the end of the run off: a process that a former run left may write for ever.
   (is_error ? written_errors_ : written_)->Append(bytes, UnixMillis(), &batch_);
   if (!batch_.empty()) Write();
 }

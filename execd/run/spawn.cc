@@ -11,9 +11,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <new>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/sys.h"
 #include "runtime/wire/start.h"
 
@@ -204,6 +206,18 @@ Error ChildError(const ChildPlan& plan) {
   return SysError("exec " + name, plan.failure->error);
 }
 
+// Allows five moves into a cgroup a second. A move holds the kernel's cgroup_mutex, which all
+// sandboxes of the host share, for 4 to 15 ms.
+bool MayMove() {
+  constexpr int64_t kIntervalUs = 200'000;
+  constexpr int64_t kBurstUs = 4 * kIntervalUs;
+  static int64_t next_us = 0;
+  const int64_t now_us = MonotonicMicros();
+  if (next_us - now_us > kBurstUs) return false;
+  next_us = std::max(next_us, now_us) + kIntervalUs;
+  return true;
+}
+
 }  // namespace
 
 void GivePipes(std::span<const int> stdio, const Identity& user) {
@@ -239,7 +253,7 @@ Result<pid_t> Spawn(const SpawnSpec& spec) {
   // its execve, which may come after execd's next step.
   if (HasScore(spec)) ATOLL_TRY(sys::WriteAll(spec.score, wire::kOomScore));
   long pid = CloneAndRun(&args, &plan);
-  if (pid == -EAGAIN && spec.leaf) {
+  if (pid == -EAGAIN && spec.leaf && MayMove()) {
     // The sandbox's processes have used up the limit on processes. execd has a reserve, in which no
     // child of the leaf can be cloned. But a process may still be moved into a full cgroup.
     auto procs = sys::OpenAt(spec.leaf->dir.get(), "cgroup.procs", O_WRONLY);

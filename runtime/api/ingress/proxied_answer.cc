@@ -150,12 +150,14 @@ bool HasScriptModule(std::string_view html) {
   constexpr size_t kMaxTag = 512;
   std::string low(html);
   std::transform(low.begin(), low.end(), low.begin(), http::ToLower);
-  for (size_t at = low.find("<script"); at != std::string::npos; at = low.find("<script", at + 1)) {
+  constexpr std::string_view kScript = "<script";
+  for (size_t at = low.find(kScript); at != std::string::npos;) {
     std::string_view tag = std::string_view(low).substr(at, kMaxTag);
     tag = tag.substr(0, tag.find('>'));
     for (const char* type : {"type=\"module\"", "type='module'", "type=module"}) {
       if (tag.find(type) != std::string::npos) return true;
     }
+    at = low.find(kScript, at + std::max(tag.size(), kScript.size()));
   }
   return false;
 }

@@ -49,8 +49,9 @@ Status MoveOnto(int root, const char* name) {
 Status WriteOnline(uint64_t cpu_millis) {
   const uint64_t count = (cpu_millis + 999) / 1000;
   cpu_set_t allowed;
-  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return FailSys("sched_getaffinity");
-  if (count == 0 || count >= static_cast<uint64_t>(CPU_COUNT(&allowed))) return {};
+  // EINVAL on a host with more than 1,024 processors: the sandbox sees them all there.
+  if (count == 0 || ::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return {};
+  if (count >= static_cast<uint64_t>(CPU_COUNT(&allowed))) return {};
   const auto file = sys::OpenAt(AT_FDCWD, std::string("/") + kOnlineFile, O_WRONLY);
   if (!file && file.error().error_number() == ENOENT) return {};
   if (!file) return Fail(file.error());

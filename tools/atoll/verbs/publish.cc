@@ -35,7 +35,7 @@ Result<int> ReadPort(const std::string& given, const std::string& text, int leas
 // numbers from 3.
 bool Detach(std::vector<LocalPort>& ports) {
   setsid();
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) signal(number, SIG_IGN);
+  for (const int number : {SIGINT, SIGHUP}) signal(number, SIG_IGN);
   const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   std::vector<DescriptorMove> moves = {{null, 0}, {null, 1}, {null, 2}};
   int next = STDERR_FILENO + 1;
@@ -50,13 +50,15 @@ bool Detach(std::vector<LocalPort>& ports) {
   return true;
 }
 
-// Returns true if the sandbox has ended or is gone. A server that does not answer may be
-// restarting, so that is false.
+// Returns true if the sandbox has ended or is gone, or if our key is valid no more. A server that
+// does not answer may be restarting, so that is false.
 bool HasEnded(const Settings& settings, const std::string& sandbox_id) {
   auto api = Api::Connect(settings);
   if (!api) return false;
   const auto end = EndOf(*api, sandbox_id);
-  return end ? end->has_value() : end.error().code() == Code::kNotFound;
+  if (end) return end->has_value();
+  const Code code = end.error().code();
+  return code == Code::kNotFound || code == Code::kPermissionDenied;
 }
 
 Status Serve(const Settings& settings, const std::string& sandbox_id,
