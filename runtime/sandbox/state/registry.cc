@@ -115,7 +115,8 @@ void Registry::SwapMetadata(Sandbox& sandbox, std::map<std::string, std::string>
 }
 
 Status Registry::CheckName(const Sandbox& sandbox) const {
-  if (!sandbox.spec.unique_name) return {};
+  // An ended sandbox holds no name, so it takes none from others either.
+  if (!sandbox.spec.unique_name || IsOver(sandbox.state)) return {};
   const auto name = sandbox.metadata.find(kName);
   if (name == sandbox.metadata.end()) return {};
   for (const std::string& id : names_.Find(name->second)) {

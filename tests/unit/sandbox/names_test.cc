@@ -55,6 +55,8 @@ TEST_F(NamesTest, ItIsFreeWhenTheSandboxHasEnded) {
   Ended(id, Exit(0));
   const std::string next = CreateRunning(Called("web"));
   EXPECT_EQ(Refused(Called("web")), Code::kAlreadyExists);
+  EXPECT_TRUE(sandboxes->changes.PatchMetadata(kCaller, id, {{"team", "a"}}))
+      << "other labels of the ended sandbox can change";
   EXPECT_TRUE(sandboxes->endings.Delete(kCaller, next));
   CreateRunning(Called("web"));
 }
