@@ -206,11 +206,12 @@ Error ChildError(const ChildPlan& plan) {
   return SysError("exec " + name, plan.failure->error);
 }
 
-// Allows five moves into a cgroup a second. A move holds the kernel's cgroup_mutex, which all
-// sandboxes of the host share, for 4 to 15 ms.
+// Allows as many moves into a cgroup at once as the reserve has pids, and five a second from then
+// on. A move holds the kernel's cgroup_mutex, which all sandboxes of the host share, for 4 to 15
+// ms.
 bool MayMove() {
   constexpr int64_t kIntervalUs = 200'000;
-  constexpr int64_t kBurstUs = 4 * kIntervalUs;
+  constexpr int64_t kBurstUs = 15 * kIntervalUs;
   static int64_t next_us = 0;
   const int64_t now_us = MonotonicMicros();
   if (next_us - now_us > kBurstUs) return false;

@@ -175,7 +175,7 @@ TABLE = [
     ('ps -a --format "{{{{.Name}}}} {{{{.State}}}} {{{{.Exit}}}}"', 0,
      '^(?=(.|\n)*asked Terminated 5\n)(?=(.|\n)*deaf Terminated 137\n)(.|\n)*web Failed 138\n', ''),
     ('events deaf', 0, 'Terminated CONTAINER_STOPPED: exit code 137', ''),
-    # What has ended has given its name up, and the name means what took it.
+    # An ended sandbox has given its name up; the name means the sandbox that took it.
     ('run -d --name deaf busybox sleep 1000', 0, '.', ''),
     ('exec deaf echo another', 0, '^another\n$', ''),
     ('run -d --name deaf busybox true', 125, '', "the name 'deaf' is taken by sandbox"),

@@ -103,7 +103,7 @@ class Kernels(Contexts, unittest.TestCase):
                 self.assertIn('\ufffd\ufffdcafé\n', said)
                 said = texts(child('head -c 10485760 /dev/zero | tr "\\0" x'))
                 self.assertEqual(said.count('x'), 10 << 20)
-                # Of nobody: written while nothing runs.
+                # Output that is written while nothing runs belongs to no run.
                 self.run_in(context, 'child.spawn("sh", ["-c", "sleep 1; echo late; : >/tmp/late"], {stdio: "inherit"})')
                 until(lambda: self.box.get('/files/info', path='/tmp/late').status == 200, what='it has written')
                 self.assertEqual(texts(self.run_in(context, 'console.log(1)')), '1\n')

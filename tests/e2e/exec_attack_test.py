@@ -276,7 +276,7 @@ class Exhaustion(Attack):
         # A failure beside it, of another kind, says nothing of it.
         self.assertEqual(box.run('exit 3')[2]['error']['traceback'], ['exit status 3'])
         self.assertEqual(in_session('exit 3')['error']['traceback'], ['exit status 3'])
-        # What has come out of the reserve stays below it, and cannot start another either.
+        # Commands that came out of the reserve cannot use it up for good, nor start another process.
         commands = 0
         while True:
             status = box.status(box.background('exec sleep 99'))

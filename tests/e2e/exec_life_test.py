@@ -207,7 +207,7 @@ class Memory(Life):
         self.assertEqual((stdout, stderr[-1], last['type']), (['went on\n'], warning, 'execution_complete'))
         failed = box.run(command + '; exit 3')[2]['error']['traceback'][0]
         self.assertEqual(failed, f'exit status 3 ({warning[1:-2]})')
-        # Of those that have not lost any, none does.
+        # A command that has lost no process is not warned.
         self.assertEqual(box.run('echo quiet')[1], [])
         status = lambda: box.status(background)
         background = box.background(command)

@@ -2,7 +2,7 @@
 // beyond that server. Bodies pass unchanged, except for the addresses that debuggers report of
 // themselves.
 //
-// In the path and header forms a page would share our origin with the API and with every other
+// A page in the path or header form would share our origin with the API and with every other
 // sandbox. So it gets no origin: the policy "sandbox" without allow-same-origin gives each page an
 // origin that equals no other, not even itself. Such a page has no cookie, no storage and no
 // service worker, and it sends "Origin: null" with all its requests. In the host form each port

@@ -1,6 +1,6 @@
 // A tier is one way to build the wall around a sandbox, and the verbs that depend on it.
 //
-// What is the same for every tier is not asked of one. A sandbox of any tier has a slot: host ids,
+// A tier is asked only for what differs between tiers. A sandbox of any tier has a slot: host ids,
 // a cgroup, a network namespace and an upper directory. Its first process is born in the slot's
 // cgroup with the descriptors of wire/start.h, and waits at the gate. It is execd, or it guards an
 // execd behind a stronger wall (a virtual machine, a kernel in user space) and passes on what

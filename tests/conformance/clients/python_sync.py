@@ -413,7 +413,7 @@ def _(world):
         check(error.error is not None, f'{code}: no code reached the user: {error}')
         equal(error.error.code, code)
         check(said in str(error) and 'HTTP' not in str(error), error)
-    # Of what execd takes there is a limit as well, behind the server.
+    # execd, behind the server, limits a request as well.
     error = refused(lambda: world.box.commands.run('x' * 40_000_000), 413)
     check('request body' in str(error), error)
     with SandboxManagerSync.create(CONFIG) as manager:
