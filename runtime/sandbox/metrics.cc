@@ -56,7 +56,7 @@ void AddSandboxes(const Sandboxes& all, MetricSet* metrics) {
     if (!IsLeaving(state)) by_name[StateName(state)];
   }
   uint64_t paused = 0, idle = 0, reclaimed = 0;
-  for (const Sandbox* sandbox : all.registry.All(Caller::Operator())) {
+  for (const Sandbox* sandbox : all.registry.All(tenants::Caller::Daemon())) {
     ++by_name[StateName(sandbox->state)];
     if (sandbox->state != State::kPaused) continue;
     ++(Wakes(*sandbox) ? idle : paused);

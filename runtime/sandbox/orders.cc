@@ -12,7 +12,7 @@ Origin OriginOf(const Wanted& wanted) {
 
 }  // namespace
 
-void Orders::Create(const Caller& caller, const Wanted& wanted, const Created& done) {
+void Orders::Create(const tenants::Caller& caller, const Wanted& wanted, const Created& done) {
   const SharedAttempt attempt =
       parts_.attempts.Begin({.key = wanted.idempotency_key,
                              .fingerprint = wanted.fingerprint,
@@ -25,7 +25,8 @@ void Orders::Create(const Caller& caller, const Wanted& wanted, const Created& d
                                             : Build(caller, wanted, attempt);
 }
 
-void Orders::Build(const Caller& caller, const Wanted& wanted, const SharedAttempt& attempt) {
+void Orders::Build(const tenants::Caller& caller, const Wanted& wanted,
+                   const SharedAttempt& attempt) {
   auto checked = parts_.check.Create(caller, wanted);
   if (!checked) return attempt->Fail(checked.error());
   // Nothing waits between this and Begin, so no other code has to give the member back.
@@ -33,7 +34,8 @@ void Orders::Build(const Caller& caller, const Wanted& wanted, const SharedAttem
   parts_.creates.Begin(std::move(*checked), wanted, attempt, std::move(parked));
 }
 
-void Orders::BuildOfPool(const Caller& caller, const Wanted& wanted, const SharedAttempt& attempt) {
+void Orders::BuildOfPool(const tenants::Caller& caller, const Wanted& wanted,
+                         const SharedAttempt& attempt) {
   const auto filled = parts_.pools.Fill(wanted);
   if (filled) return Build(caller, *filled, attempt);
   CreateError refused(filled.error());
@@ -41,7 +43,8 @@ void Orders::BuildOfPool(const Caller& caller, const Wanted& wanted, const Share
   attempt->Fail(refused);
 }
 
-void Orders::Claim(const Caller& caller, const Wanted& wanted, const SharedAttempt& attempt) {
+void Orders::Claim(const tenants::Caller& caller, const Wanted& wanted,
+                   const SharedAttempt& attempt) {
   const auto record = parts_.templates.Usable(wanted.spec.template_id);
   if (!record) return attempt->Fail(RefusedClaim(record.error()));
   // Checks the whole request before anything is taken.

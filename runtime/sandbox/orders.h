@@ -9,11 +9,11 @@
 #include "runtime/base/result.h"
 #include "runtime/sandbox/create/check.h"
 #include "runtime/sandbox/create/creates.h"
-#include "runtime/sandbox/record/caller.h"
 #include "runtime/sandbox/state/attempts.h"
 #include "runtime/sandbox/state/host_budget.h"
 #include "runtime/sandbox/stock/templates.h"
 #include "runtime/sandbox/stock/warm_pools.h"
+#include "runtime/tenants/caller.h"
 
 namespace atl::sandbox {
 
@@ -41,13 +41,14 @@ class Orders {
   // stopping. kInternal: the build failed. Further errors: Volumes::Acquire for volumes,
   // Snapshots::Usable for a snapshot, WarmPools::CheckRoom for a pool, Templates::Usable for a
   // template. A claim from a template may wait until a member is ready.
-  void Create(const Caller& caller, const Wanted& wanted, const Created& done);
+  void Create(const tenants::Caller& caller, const Wanted& wanted, const Created& done);
 
  private:
   using SharedAttempt = std::shared_ptr<Attempt>;
-  void Build(const Caller& caller, const Wanted& wanted, const SharedAttempt& attempt);
-  void BuildOfPool(const Caller& caller, const Wanted& wanted, const SharedAttempt& attempt);
-  void Claim(const Caller& caller, const Wanted& wanted, const SharedAttempt& attempt);
+  void Build(const tenants::Caller& caller, const Wanted& wanted, const SharedAttempt& attempt);
+  void BuildOfPool(const tenants::Caller& caller, const Wanted& wanted,
+                   const SharedAttempt& attempt);
+  void Claim(const tenants::Caller& caller, const Wanted& wanted, const SharedAttempt& attempt);
 
   const Parts parts_;
 };

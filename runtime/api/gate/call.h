@@ -10,7 +10,7 @@
 
 #include "runtime/api/gate/api_error.h"
 #include "runtime/http/server.h"
-#include "runtime/sandbox/record/caller.h"
+#include "runtime/tenants/caller.h"
 
 namespace atl::api {
 
@@ -42,8 +42,8 @@ class Call {
 
   // The authorised caller. SetCaller is called once, after authorisation. Reading the caller
   // earlier is a bug and ends the daemon.
-  const sandbox::Caller& caller() const { return caller_.value(); }
-  void SetCaller(const sandbox::Caller& caller) { caller_ = caller; }
+  const tenants::Caller& caller() const { return caller_.value(); }
+  void SetCaller(const tenants::Caller& caller) { caller_ = caller; }
 
   // Allows web pages of any origin to read the answer (CORS). Safe only on our own routes: they
   // require a key or a token, which no browser adds by itself.
@@ -79,7 +79,7 @@ class Call {
 
   std::shared_ptr<http::Exchange> exchange_;
   Answering answering_;
-  std::optional<sandbox::Caller> caller_;
+  std::optional<tenants::Caller> caller_;
   std::shared_ptr<const Deed> deed_;  // null: the call is not logged
 };
 

@@ -42,7 +42,7 @@ std::string_view BearerOf(const http::Headers& headers) {
 
 }  // namespace
 
-sandbox::Caller CallerOf(const std::string& secret, std::string_view key) {
+tenants::Caller CallerOf(const std::string& secret, std::string_view key) {
   return {.tenant = {}, .key_id = KeyId(secret, key)};
 }
 

@@ -6,7 +6,7 @@
 
 #include "runtime/api/gate/api_error.h"
 #include "runtime/http/message.h"
-#include "runtime/sandbox/record/caller.h"
+#include "runtime/tenants/caller.h"
 
 namespace atl::api {
 
@@ -28,7 +28,7 @@ std::string_view KeyOf(const http::Request& request);
 // It is keyed with `secret`, the daemon's own, so that a reader of the log cannot test keys.
 std::string KeyId(const std::string& secret, std::string_view key);
 // Returns the caller who holds the key: the only tenant, under the key's log name.
-sandbox::Caller CallerOf(const std::string& secret, std::string_view key);
+tenants::Caller CallerOf(const std::string& secret, std::string_view key);
 // Returns true if only a web page can have sent these headers; see Authorise.
 bool IsOfAPage(const http::Headers& headers);
 

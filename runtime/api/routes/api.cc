@@ -60,7 +60,7 @@ void Api::Handle(std::shared_ptr<http::Exchange> exchange) {
   }
   if (route) {
     // The request needs no key, only the credentials of the sandbox itself.
-    call.SetCaller(sandbox::Caller::Operator());
+    call.SetCaller(tenants::Caller::Daemon());
     return Proxy(call, *route, parts_.sandboxes, parts_.network,
                  {.ingress = config_.ingress,
                   .api_key = config_.api_key,

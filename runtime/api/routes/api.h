@@ -157,7 +157,7 @@ class Api {
   ApiConfig config_;
   const Parts parts_;
   std::function<void()> quit_;
-  sandbox::Caller caller_;  // the holder of the key
+  tenants::Caller caller_;  // the holder of the key
   Router router_;
   GuessLimit guesses_;
   Refusals refusals_;

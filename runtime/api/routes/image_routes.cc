@@ -109,8 +109,7 @@ std::string Api::StockOf(const std::string& image) const {
 
 std::vector<std::string> Api::UsersOf(const images::Image& image) const {
   std::vector<std::string> ids;
-  for (const sandbox::Sandbox* sandbox :
-       parts_.sandboxes.registry.All(sandbox::Caller::Operator())) {
+  for (const sandbox::Sandbox* sandbox : parts_.sandboxes.registry.All(tenants::Caller::Daemon())) {
     const bool lives = !sandbox::IsOver(sandbox->state) && !sandbox::IsLeaving(sandbox->state);
     if (lives && sandbox->image_digest == image.digest) ids.push_back(sandbox->id);
   }

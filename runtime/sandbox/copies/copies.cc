@@ -17,7 +17,7 @@ constexpr size_t kMaxDiffs = 8;
 
 }  // namespace
 
-Result<Snapshot> Copies::TakeSnapshot(const Caller& caller, const std::string& id,
+Result<Snapshot> Copies::TakeSnapshot(const tenants::Caller& caller, const std::string& id,
                                       const std::string& name) {
   if (parts_.attempts.stopping()) return Fail(ShuttingDown());
   ATOLL_ASSIGN(const Sandbox* found, parts_.registry.Get(caller, id));
@@ -54,7 +54,7 @@ Status Copies::RemoveSnapshot(const std::string& id) {
   return {};
 }
 
-void Copies::Diff(const Caller& caller, const std::string& id, const std::string& snapshot,
+void Copies::Diff(const tenants::Caller& caller, const std::string& id, const std::string& snapshot,
                   bool archive, UniqueFd out, std::function<void(Status)> done) {
   const auto found = parts_.registry.Get(caller, id);
   if (!found) return done(Fail(found.error()));
@@ -112,7 +112,7 @@ void Copies::Diff(const Caller& caller, const std::string& id, const std::string
   });
 }
 
-void Copies::MeasureDisk(const Caller& caller, const std::string& id,
+void Copies::MeasureDisk(const tenants::Caller& caller, const std::string& id,
                          std::function<void(Result<wire::DiskUse>)> done) {
   const auto found = parts_.registry.Get(caller, id);
   if (!found) return done(Fail(found.error()));

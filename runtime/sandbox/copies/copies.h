@@ -14,11 +14,11 @@
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/sandbox/live/pauses.h"
-#include "runtime/sandbox/record/caller.h"
 #include "runtime/sandbox/snapshots/snapshots.h"
 #include "runtime/sandbox/state/attempts.h"
 #include "runtime/sandbox/state/layers.h"
 #include "runtime/sandbox/state/registry.h"
+#include "runtime/tenants/caller.h"
 #include "runtime/wire/reply.h"
 
 namespace atl::launch {
@@ -47,7 +47,7 @@ class Copies {
 
   // Begins a snapshot, which is Creating when this returns; see Snapshots::Take. kNotFound.
   // kFailedPrecondition: the sandbox does not live, or has too many layers.
-  Result<Snapshot> TakeSnapshot(const Caller& caller, const std::string& id,
+  Result<Snapshot> TakeSnapshot(const tenants::Caller& caller, const std::string& id,
                                 const std::string& name);
   // See Snapshots::Import. A failure leaves nothing behind.
   void ImportSnapshot(UniqueFd archive, std::string name, Snapshots::Check check,
@@ -61,12 +61,12 @@ class Copies {
   // not empty, into the pipe `out` while the sandbox runs; see wire::DiffUpper. kNotFound.
   // kFailedPrecondition: the sandbox does not live, or the snapshot is not ready or of another
   // image. kUnavailable: a difference of this sandbox is in flight, or the maximum number is.
-  void Diff(const Caller& caller, const std::string& id, const std::string& snapshot, bool archive,
-            UniqueFd out, std::function<void(Status)> done);
+  void Diff(const tenants::Caller& caller, const std::string& id, const std::string& snapshot,
+            bool archive, UniqueFd out, std::function<void(Status)> done);
 
   // Measures what the sandbox has written to disk. kNotFound. kFailedPrecondition: it has ended,
   // and its files are gone. kResourceExhausted: too many measurements are in flight.
-  void MeasureDisk(const Caller& caller, const std::string& id,
+  void MeasureDisk(const tenants::Caller& caller, const std::string& id,
                    std::function<void(Result<wire::DiskUse>)> done);
 
  private:

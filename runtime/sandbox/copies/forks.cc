@@ -30,7 +30,7 @@ class Forks::ChildBuild final : public Creates::Build {
   const std::shared_ptr<UnderWay> fork_;
 };
 
-void Forks::Fork(const Caller& caller, const std::string& id, const WantedFork& wanted,
+void Forks::Fork(const tenants::Caller& caller, const std::string& id, const WantedFork& wanted,
                  const Forked& done) {
   const auto attempt = parts_.attempts.Begin({.kind = Attempt::Kind::kFork,
                                               .key = wanted.idempotency_key,
@@ -79,7 +79,7 @@ void Forks::Fork(const Caller& caller, const std::string& id, const WantedFork& 
        .done = guard_([this, fork](const Result<uint64_t>& bytes) { Go(*fork, bytes); })});
 }
 
-Result<std::vector<Sandbox>> Forks::ChildrenOf(const Caller& caller, const std::string& id,
+Result<std::vector<Sandbox>> Forks::ChildrenOf(const tenants::Caller& caller, const std::string& id,
                                                size_t count) {
   ATOLL_ASSIGN(const Sandbox* parent, parts_.registry.Get(caller, id));
   return parts_.check.Children(*parent, count);
@@ -92,7 +92,7 @@ std::vector<Sandbox> Forks::Made(const std::vector<std::string>& ids) const {
   }
   if (children.size() != 1) return children;
   // Earlier releases recorded only the first child with a key.
-  for (const Sandbox* const other : parts_.registry.All(Caller::Operator())) {
+  for (const Sandbox* const other : parts_.registry.All(tenants::Caller::Daemon())) {
     const Sandbox& first = children.front();
     if (other->fork_layer == first.fork_layer && other->id != first.id) children.push_back(*other);
   }

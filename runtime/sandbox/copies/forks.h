@@ -22,13 +22,13 @@
 #include "runtime/sandbox/create/check.h"
 #include "runtime/sandbox/create/creates.h"
 #include "runtime/sandbox/live/pauses.h"
-#include "runtime/sandbox/record/caller.h"
 #include "runtime/sandbox/snapshots/snapshots.h"
 #include "runtime/sandbox/state/attempts.h"
 #include "runtime/sandbox/state/machine.h"
 #include "runtime/sandbox/state/registry.h"
 #include "runtime/sandbox/store/store.h"
 #include "runtime/sandbox/volumes/object_volumes.h"
+#include "runtime/tenants/caller.h"
 
 namespace atl::sandbox {
 
@@ -69,14 +69,14 @@ class Forks {
   // `done` when all run and their records are committed. After an error no child is left.
   // kNotFound. kFailedPrecondition: the sandbox does not live, has too many layers, is being
   // copied, or is ending. Other errors: see Check::Create.
-  void Fork(const Caller& caller, const std::string& id, const WantedFork& wanted,
+  void Fork(const tenants::Caller& caller, const std::string& id, const WantedFork& wanted,
             const Forked& done);
 
  private:
   struct UnderWay;
   class ChildBuild;
 
-  Result<std::vector<Sandbox>> ChildrenOf(const Caller& caller, const std::string& id,
+  Result<std::vector<Sandbox>> ChildrenOf(const tenants::Caller& caller, const std::string& id,
                                           size_t count);
   // Returns the children that an earlier request has made.
   std::vector<Sandbox> Made(const std::vector<std::string>& ids) const;

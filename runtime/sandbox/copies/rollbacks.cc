@@ -75,8 +75,8 @@ class Rollbacks::Build final : public Launch {
   Rollbacks& rollbacks_;
 };
 
-void Rollbacks::RollBack(const Caller& caller, const std::string& id, const WantedRollback& wanted,
-                         const Created& done) {
+void Rollbacks::RollBack(const tenants::Caller& caller, const std::string& id,
+                         const WantedRollback& wanted, const Created& done) {
   // After the record is written, the entrypoint may still have to start.
   const Attempt::Answered answered = [this, done](const Attempt::Outcome& outcome) {
     const Sandbox* const sandbox = outcome ? parts_.registry.Look(outcome->front()) : nullptr;
@@ -107,8 +107,8 @@ void Rollbacks::RollBack(const Caller& caller, const std::string& id, const Want
   build->Enqueue();
 }
 
-bool Rollbacks::Join(const Caller& caller, const std::string& id, const WantedRollback& wanted,
-                     const Attempt::Answered& answered) {
+bool Rollbacks::Join(const tenants::Caller& caller, const std::string& id,
+                     const WantedRollback& wanted, const Attempt::Answered& answered) {
   // A key without a record belongs to another request.
   if (parts_.attempts.stopping() || !wanted.idempotency_key.empty()) return false;
   for (const auto& [host_id, build] : under_way_) {
@@ -126,7 +126,8 @@ bool Rollbacks::Join(const Caller& caller, const std::string& id, const WantedRo
   return true;
 }
 
-tl::expected<Sandbox, CreateError> Rollbacks::Next(const Caller& caller, const std::string& id,
+tl::expected<Sandbox, CreateError> Rollbacks::Next(const tenants::Caller& caller,
+                                                   const std::string& id,
                                                    const std::string& snapshot_id) {
   const auto refuse = [](Error error) { return tl::unexpected(CreateError(std::move(error))); };
   const auto found = parts_.registry.Get(caller, id);

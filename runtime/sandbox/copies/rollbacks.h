@@ -33,7 +33,6 @@
 #include "runtime/sandbox/live/pauses.h"
 #include "runtime/sandbox/live/vaults.h"
 #include "runtime/sandbox/output/entrypoint_logs.h"
-#include "runtime/sandbox/record/caller.h"
 #include "runtime/sandbox/snapshots/snapshots.h"
 #include "runtime/sandbox/state/attempts.h"
 #include "runtime/sandbox/state/layers.h"
@@ -42,6 +41,7 @@
 #include "runtime/sandbox/state/waiters.h"
 #include "runtime/sandbox/store/store.h"
 #include "runtime/sandbox/volumes/object_volumes.h"
+#include "runtime/tenants/caller.h"
 
 namespace atl::sandbox {
 
@@ -96,7 +96,7 @@ class Rollbacks {
   // request without a key joins a rollback in flight to the same snapshot. kNotFound.
   // kFailedPrecondition: the sandbox does not live, or is being rolled back to another snapshot.
   // Other errors: see Check::Create.
-  void RollBack(const Caller& caller, const std::string& id, const WantedRollback& wanted,
+  void RollBack(const tenants::Caller& caller, const std::string& id, const WantedRollback& wanted,
                 const Created& done);
 
   // Actions of the machine: destroy the old version; start the entrypoint.
@@ -127,10 +127,10 @@ class Rollbacks {
   };
   // Joins a request without a key to a rollback in flight to that snapshot. Returns false if there
   // is none.
-  bool Join(const Caller& caller, const std::string& id, const WantedRollback& wanted,
+  bool Join(const tenants::Caller& caller, const std::string& id, const WantedRollback& wanted,
             const Attempt::Answered& answered);
   // Returns the new version, without a slot.
-  tl::expected<Sandbox, CreateError> Next(const Caller& caller, const std::string& id,
+  tl::expected<Sandbox, CreateError> Next(const tenants::Caller& caller, const std::string& id,
                                           const std::string& snapshot_id);
   void Built(Build& build);
   // Gives back what the rollback has built or reserved; counts and logs the reason.

@@ -149,7 +149,8 @@ Wanted WantedOf(const TemplateRecord& record) {
 
 }  // namespace
 
-tl::expected<Checked, CreateError> Check::Create(const Caller& caller, const Wanted& wanted) const {
+tl::expected<Checked, CreateError> Check::Create(const tenants::Caller& caller,
+                                                 const Wanted& wanted) const {
   std::optional<Snapshot> snapshot;
   if (!wanted.spec.snapshot_id.empty()) {
     auto usable = parts_.snapshots.Usable(wanted.spec.snapshot_id);
@@ -188,7 +189,7 @@ Status Check::AllowedImage(const Spec& spec, const Snapshot* snapshot) const {
   return name ? images::CheckAllowed(settings_.allowed_images, *name, "") : Status();
 }
 
-Result<Checked> Check::Whole(const Caller& caller, const Wanted& wanted,
+Result<Checked> Check::Whole(const tenants::Caller& caller, const Wanted& wanted,
                              const Snapshot* snapshot) const {
   ATOLL_TRY(CheckArguments(wanted.spec));
   Checked checked;
@@ -294,7 +295,8 @@ Status Check::Reclaim(Spec& spec) const {
               "send 'keep', or have its operator set pause.swap_size and restart Atoll's spawner");
 }
 
-Result<Sandbox> Check::Claimed(const Caller& caller, const Wanted& wanted, Sandbox member) const {
+Result<Sandbox> Check::Claimed(const tenants::Caller& caller, const Wanted& wanted,
+                               Sandbox member) const {
   member.stocked = false;
   member.tenant = caller.tenant;
   member.metadata = wanted.metadata;
@@ -309,7 +311,7 @@ Result<Sandbox> Check::Claimed(const Caller& caller, const Wanted& wanted, Sandb
 }
 
 Result<Checked> Check::Member(const TemplateRecord& record) const {
-  ATOLL_ASSIGN(Checked checked, Whole(Caller::Operator(), WantedOf(record), nullptr));
+  ATOLL_ASSIGN(Checked checked, Whole(tenants::Caller::Daemon(), WantedOf(record), nullptr));
   checked.sandbox.stocked = true;
   // An idle policy must not apply, because an unclaimed member is always idle.
   checked.sandbox.spec.idle.reset();

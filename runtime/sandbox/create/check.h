@@ -16,7 +16,6 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/result.h"
 #include "runtime/sandbox/create/pending_imports.h"
-#include "runtime/sandbox/record/caller.h"
 #include "runtime/sandbox/record/sandbox.h"
 #include "runtime/sandbox/snapshots/snapshots.h"
 #include "runtime/sandbox/state/attempt.h"
@@ -25,6 +24,7 @@
 #include "runtime/sandbox/store/pool_store.h"
 #include "runtime/sandbox/store/template_store.h"
 #include "runtime/sandbox/volumes/object_volumes.h"
+#include "runtime/tenants/caller.h"
 
 namespace atl::sandbox {
 
@@ -70,11 +70,13 @@ class Check {
   // kPermissionDenied: the operator does not allow it. kAlreadyExists: the name.
   // kResourceExhausted: try again later. CreateError tells whether a volume or the snapshot is the
   // cause.
-  tl::expected<Checked, CreateError> Create(const Caller& caller, const Wanted& wanted) const;
+  tl::expected<Checked, CreateError> Create(const tenants::Caller& caller,
+                                            const Wanted& wanted) const;
   // Member returns a template's member as it would be built now. Claimed returns the member as the
   // sandbox of the create that claims it.
   Result<Checked> Member(const TemplateRecord& record) const;
-  Result<Sandbox> Claimed(const Caller& caller, const Wanted& wanted, Sandbox member) const;
+  Result<Sandbox> Claimed(const tenants::Caller& caller, const Wanted& wanted,
+                          Sandbox member) const;
   // Returns a pool's member as it would be built now, without an id.
   Result<Sandbox> PoolMember(const PoolRecord& pool) const;
   // Returns children of a sandbox, still without the layer of the fork. kFailedPrecondition: the
@@ -91,7 +93,8 @@ class Check {
  private:
   // Checks the image by the facts known before it is used. `snapshot` null: no snapshot.
   Status AllowedImage(const Spec& spec, const Snapshot* snapshot) const;
-  Result<Checked> Whole(const Caller& caller, const Wanted& wanted, const Snapshot* snapshot) const;
+  Result<Checked> Whole(const tenants::Caller& caller, const Wanted& wanted,
+                        const Snapshot* snapshot) const;
   // Sets and checks what differs between sandboxes of one kind: deadline, name, policy and idle
   // policy. Checks whether the host has room for the sandbox.
   Status SetTerms(const Wanted& wanted, Sandbox& sandbox) const;

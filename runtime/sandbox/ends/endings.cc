@@ -42,22 +42,23 @@ Endings::Endings(const Parts& parts) : parts_(parts) {
   });
 }
 
-Status Endings::Delete(const Caller& caller, const std::string& id) {
+Status Endings::Delete(const tenants::Caller& caller, const std::string& id) {
   ATOLL_ASSIGN(Sandbox * sandbox, parts_.registry.Get(caller, id));
   return parts_.machine.Apply(*sandbox, Event::kDelete, {"USER_DELETE", "deleted by request"});
 }
 
-void Endings::Stopping(const Caller& caller, const std::string& id) {
+void Endings::Stopping(const tenants::Caller& caller, const std::string& id) {
   if (const Sandbox* const sandbox = parts_.registry.Find(caller, id)) stopping_.insert(sandbox);
 }
 
-void Endings::AwaitEnd(const Caller& caller, const std::string& id, std::function<void()> then) {
+void Endings::AwaitEnd(const tenants::Caller& caller, const std::string& id,
+                       std::function<void()> then) {
   constexpr int64_t kEndUs = 1'000'000;
   AwaitEndUntil(caller, id, parts_.clock.BootMicros() + kEndUs, std::move(then));
 }
 
-void Endings::AwaitEndUntil(const Caller& caller, const std::string& id, int64_t deadline_us,
-                            std::function<void()> then) {
+void Endings::AwaitEndUntil(const tenants::Caller& caller, const std::string& id,
+                            int64_t deadline_us, std::function<void()> then) {
   constexpr int64_t kLookUs = 5'000;
   const Sandbox* const sandbox = parts_.registry.Find(caller, id);
   const bool over = sandbox == nullptr || !IsLive(sandbox->state);

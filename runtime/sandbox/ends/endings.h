@@ -21,7 +21,6 @@
 #include "runtime/sandbox/create/slot_pool.h"
 #include "runtime/sandbox/live/vaults.h"
 #include "runtime/sandbox/output/entrypoint_logs.h"
-#include "runtime/sandbox/record/caller.h"
 #include "runtime/sandbox/state/group_counts.h"
 #include "runtime/sandbox/state/machine.h"
 #include "runtime/sandbox/state/registry.h"
@@ -30,6 +29,7 @@
 #include "runtime/sandbox/store/store.h"
 #include "runtime/sandbox/volumes/object_volumes.h"
 #include "runtime/sandbox/volumes/volumes.h"
+#include "runtime/tenants/caller.h"
 #include "runtime/wire/reply.h"
 
 namespace atl::launch {
@@ -78,13 +78,13 @@ class Endings {
 
   // Deletes a sandbox. Once it returns, clients do not find the sandbox, and it will be removed
   // even if the daemon dies. kNotFound. Other errors come from the store; then nothing has changed.
-  Status Delete(const Caller& caller, const std::string& id);
+  Status Delete(const tenants::Caller& caller, const std::string& id);
   // Call when a client has the entrypoint signalled to end it. Then no exit counts as a failure.
-  void Stopping(const Caller& caller, const std::string& id);
+  void Stopping(const tenants::Caller& caller, const std::string& id);
   // Calls `then` when the sandbox has ended or does not exist, after a second at the latest. For a
   // caller that has lost its connection to execd: the spawner reports the reason a moment later,
   // over another socket.
-  void AwaitEnd(const Caller& caller, const std::string& id, std::function<void()> then);
+  void AwaitEnd(const tenants::Caller& caller, const std::string& id, std::function<void()> then);
 
   // Call when the deadline has passed. Succeeds for an unknown id.
   void Expire(const std::string& id);
@@ -113,7 +113,7 @@ class Endings {
     uint64_t order = 0;    // number of the latest order; answers to older orders are ignored
     int64_t asked_us = 0;  // time of the first order
   };
-  void AwaitEndUntil(const Caller& caller, const std::string& id, int64_t deadline_us,
+  void AwaitEndUntil(const tenants::Caller& caller, const std::string& id, int64_t deadline_us,
                      std::function<void()> then);
   void Destroyed(const std::string& id, uint64_t order, const Status& status);
   void Count(const Sandbox& sandbox);

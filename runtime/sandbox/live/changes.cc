@@ -7,7 +7,7 @@
 
 namespace atl::sandbox {
 
-Status Changes::Renew(const Caller& caller, const std::string& id, int64_t expires_at_ms) {
+Status Changes::Renew(const tenants::Caller& caller, const std::string& id, int64_t expires_at_ms) {
   ATOLL_ASSIGN(Sandbox * sandbox, parts_.registry.Get(caller, id));
   if (expires_at_ms <= parts_.clock.UnixMillis()) {
     return Fail(Code::kInvalidArgument, "expiresAt is not in the future");
@@ -28,13 +28,13 @@ Status Changes::Renew(const Caller& caller, const std::string& id, int64_t expir
   return {};
 }
 
-void Changes::OpenSessions(const Caller& caller, const std::string& id) {
+void Changes::OpenSessions(const tenants::Caller& caller, const std::string& id) {
   const Sandbox* const sandbox = parts_.registry.Find(caller, id);
   if (sandbox == nullptr) return;
   parts_.sessions.Open(HostId(*sandbox), parts_.registry.SocketPathOf(id), sandbox->access_token);
 }
 
-void Changes::Touch(const Caller& caller, const std::string& id) {
+void Changes::Touch(const tenants::Caller& caller, const std::string& id) {
   if (!renew_interval_seconds_) return;
   const Sandbox* const sandbox = parts_.registry.Find(caller, id);
   if (sandbox == nullptr || !sandbox->spec.renew_by_seconds || !sandbox->expires_at_ms ||
@@ -57,7 +57,7 @@ void Changes::Touch(const Caller& caller, const std::string& id) {
   touched_ms_[sandbox] = now_ms;
 }
 
-Status Changes::PatchMetadata(const Caller& caller, const std::string& id,
+Status Changes::PatchMetadata(const tenants::Caller& caller, const std::string& id,
                               const MetadataPatch& patch) {
   ATOLL_ASSIGN(Sandbox * found, parts_.registry.Get(caller, id));
   Sandbox& sandbox = *found;
@@ -81,7 +81,7 @@ Status Changes::PatchMetadata(const Caller& caller, const std::string& id,
   return done;
 }
 
-Status Changes::SetPolicy(const Caller& caller, const std::string& id,
+Status Changes::SetPolicy(const tenants::Caller& caller, const std::string& id,
                           netpolicy::SharedPolicy policy) {
   ATOLL_ASSIGN(Sandbox * found, parts_.registry.Get(caller, id));
   Sandbox& sandbox = *found;
@@ -110,7 +110,8 @@ Status Changes::SetPolicy(const Caller& caller, const std::string& id,
   return set;
 }
 
-Result<const vault::Vault*> Changes::FindVault(const Caller& caller, const std::string& id) const {
+Result<const vault::Vault*> Changes::FindVault(const tenants::Caller& caller,
+                                               const std::string& id) const {
   const Sandbox* const sandbox = parts_.registry.Find(caller, id);
   if (sandbox == nullptr || !IsLive(sandbox->state)) {
     return Fail(Code::kNotFound, "sandbox " + id + " not found");
@@ -125,7 +126,7 @@ Result<const vault::Vault*> Changes::FindVault(const Caller& caller, const std::
   return parts_.vaults.Find(id);
 }
 
-void Changes::SetVault(const Caller& caller, const std::string& id, vault::Vault vault,
+void Changes::SetVault(const tenants::Caller& caller, const std::string& id, vault::Vault vault,
                        std::function<void(Status)> done) {
   if (auto found = FindVault(caller, id); !found) return done(Fail(found.error()));
   const Sandbox& sandbox = *parts_.registry.Find(caller, id);
@@ -140,7 +141,7 @@ void Changes::SetVault(const Caller& caller, const std::string& id, vault::Vault
   parts_.vaults.Set(sandbox, std::move(vault), std::move(done));
 }
 
-Status Changes::RemoveVault(const Caller& caller, const std::string& id) {
+Status Changes::RemoveVault(const tenants::Caller& caller, const std::string& id) {
   ATOLL_TRY(FindVault(caller, id));
   parts_.vaults.Remove(id);
   return {};

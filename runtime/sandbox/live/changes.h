@@ -16,12 +16,12 @@
 #include "runtime/base/result.h"
 #include "runtime/sandbox/live/session_channels.h"
 #include "runtime/sandbox/live/vaults.h"
-#include "runtime/sandbox/record/caller.h"
 #include "runtime/sandbox/state/expiry.h"
 #include "runtime/sandbox/state/machine.h"
 #include "runtime/sandbox/state/registry.h"
 #include "runtime/sandbox/store/history.h"
 #include "runtime/sandbox/store/store.h"
+#include "runtime/tenants/caller.h"
 
 namespace atl::sandbox {
 
@@ -50,30 +50,32 @@ class Changes {
 
   // Moves the deadline. kNotFound. kFailedPrecondition: the sandbox has no deadline.
   // kInvalidArgument: the new deadline is not in the future.
-  Status Renew(const Caller& caller, const std::string& id, int64_t expires_at_ms);
+  Status Renew(const tenants::Caller& caller, const std::string& id, int64_t expires_at_ms);
   // Call for each access: moves the deadline of a sandbox that asked for renewal by access. Cheap.
   // Reports no errors.
-  void Touch(const Caller& caller, const std::string& id);
+  void Touch(const tenants::Caller& caller, const std::string& id);
   // Patches labels: null removes a label, a value sets it, all other labels stay. kNotFound.
   // kInvalidArgument: too many labels. kAlreadyExists: see Registry::CheckName.
   using MetadataPatch = std::map<std::string, std::optional<std::string>>;
-  Status PatchMetadata(const Caller& caller, const std::string& id, const MetadataPatch& patch);
+  Status PatchMetadata(const tenants::Caller& caller, const std::string& id,
+                       const MetadataPatch& patch);
 
   // Replaces the egress policy. kNotFound. kInvalidArgument: the policy is invalid, or denies a
   // host that the vault has credentials for. After any error, also of the store or the network, the
   // old policy stays in force.
-  Status SetPolicy(const Caller& caller, const std::string& id, netpolicy::SharedPolicy policy);
+  Status SetPolicy(const tenants::Caller& caller, const std::string& id,
+                   netpolicy::SharedPolicy policy);
 
   // Returns the credential vault; null if the sandbox has none. kNotFound. kFailedPrecondition: the
   // sandbox cannot have a vault.
-  Result<const vault::Vault*> FindVault(const Caller& caller, const std::string& id) const;
+  Result<const vault::Vault*> FindVault(const tenants::Caller& caller, const std::string& id) const;
   // See Vaults::Set. kInvalidArgument: the sandbox's network policy does not cover the vault.
-  void SetVault(const Caller& caller, const std::string& id, vault::Vault vault,
+  void SetVault(const tenants::Caller& caller, const std::string& id, vault::Vault vault,
                 std::function<void(Status)> done);
-  Status RemoveVault(const Caller& caller, const std::string& id);
+  Status RemoveVault(const tenants::Caller& caller, const std::string& id);
 
   // Call before a client's request that may make the sandbox's execd ask for an isolated session.
-  void OpenSessions(const Caller& caller, const std::string& id);
+  void OpenSessions(const tenants::Caller& caller, const std::string& id);
 
  private:
   const Parts parts_;

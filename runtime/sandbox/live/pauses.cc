@@ -34,7 +34,7 @@ Pauses::Pauses(const Parts& parts, Settings settings)
   });
 }
 
-void Pauses::Pause(const Caller& caller, const std::string& id, Settled done) {
+void Pauses::Pause(const tenants::Caller& caller, const std::string& id, Settled done) {
   const auto found = parts_.registry.Get(caller, id);
   if (found && Wakes(**found) && (*found)->state != State::kResuming) {
     return TakeOver(**found, std::move(done));
@@ -46,7 +46,7 @@ void Pauses::Pause(const Caller& caller, const std::string& id, Settled done) {
                 });
 }
 
-void Pauses::Resume(const Caller& caller, const std::string& id, Settled done) {
+void Pauses::Resume(const tenants::Caller& caller, const std::string& id, Settled done) {
   SwitchVisible(caller, id, Event::kResume, "CONTAINER_RESUMING", kResumingText,
                 [this, id, done = std::move(done)](const Status& resumed) {
                   // A client's resume counts as use, whatever happens to the requests that were
@@ -77,7 +77,7 @@ void Pauses::TakeOver(Sandbox& sandbox, Settled done) {
   parts_.waiters.Add(sandbox, counted);
 }
 
-void Pauses::Wake(const Caller& caller, const std::string& id, Settled done) {
+void Pauses::Wake(const tenants::Caller& caller, const std::string& id, Settled done) {
   const auto found = parts_.registry.Get(caller, id);
   if (!found) return done(Fail(found.error()));
   Sandbox& sandbox = **found;
@@ -157,10 +157,10 @@ void Pauses::OnIdle(const std::string& id) {
         .Add("sandbox", id)
         .Add(paused.error());
   };
-  SwitchVisible(Caller::Operator(), id, Event::kPause, kIdlePausing, why.c_str(), counted);
+  SwitchVisible(tenants::Caller::Daemon(), id, Event::kPause, kIdlePausing, why.c_str(), counted);
 }
 
-void Pauses::SwitchVisible(const Caller& caller, const std::string& id, Event event,
+void Pauses::SwitchVisible(const tenants::Caller& caller, const std::string& id, Event event,
                            const char* reason, const char* message, const Settled& done) {
   const auto found = parts_.registry.Get(caller, id);
   if (!found) return done(Fail(found.error()));

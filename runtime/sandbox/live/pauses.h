@@ -20,12 +20,12 @@
 #include "runtime/base/metrics.h"
 #include "runtime/base/result.h"
 #include "runtime/sandbox/live/idle_watch.h"
-#include "runtime/sandbox/record/caller.h"
 #include "runtime/sandbox/state/machine.h"
 #include "runtime/sandbox/state/registry.h"
 #include "runtime/sandbox/state/waiters.h"
 #include "runtime/sandbox/store/history.h"
 #include "runtime/sandbox/store/store.h"
+#include "runtime/tenants/caller.h"
 #include "runtime/wire/reply.h"
 
 namespace atl::launch {
@@ -71,11 +71,11 @@ class Pauses {
   // kNotFound. kFailedPrecondition: the state does not allow it. A client that asks for a
   // transition in flight waits for it, too. A client's Pause of an idle-paused sandbox makes the
   // pause the client's.
-  void Pause(const Caller& caller, const std::string& id, Settled done);
-  void Resume(const Caller& caller, const std::string& id, Settled done);
+  void Pause(const tenants::Caller& caller, const std::string& id, Settled done);
+  void Resume(const tenants::Caller& caller, const std::string& id, Settled done);
   // Calls `done` when the sandbox runs, at once if it does already. Resumes it if it Wakes.
   // kNotFound. kFailedPrecondition: another state.
-  void Wake(const Caller& caller, const std::string& id, Settled done);
+  void Wake(const tenants::Caller& caller, const std::string& id, Settled done);
 
   // Registers a client's request to the sandbox, until the last copy is gone. Meanwhile the idle
   // policy does not pause the sandbox. The request counts as use once the caller reports a
@@ -107,8 +107,8 @@ class Pauses {
   };
   void Switch(Sandbox& sandbox, Event event, const char* reason, const char* message,
               const Settled& done);
-  void SwitchVisible(const Caller& caller, const std::string& id, Event event, const char* reason,
-                     const char* message, const Settled& done);
+  void SwitchVisible(const tenants::Caller& caller, const std::string& id, Event event,
+                     const char* reason, const char* message, const Settled& done);
   void TakeOver(Sandbox& sandbox, Settled done);
   void OnIdle(const std::string& id);
   // Returns null if the sandbox is gone, or another order is the latest.

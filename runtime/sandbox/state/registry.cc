@@ -7,15 +7,15 @@
 namespace atl::sandbox {
 namespace {
 
-bool IsVisible(const Caller& caller, const Sandbox& sandbox) {
+bool IsVisible(const tenants::Caller& caller, const Sandbox& sandbox) {
   return MaySee(caller, sandbox) && sandbox.state != State::kAcquiring &&
          !IsLeaving(sandbox.state) && !sandbox.stocked;
 }
 
 }  // namespace
 
-bool MaySee(const Caller& caller, const Sandbox& sandbox) {
-  return caller.is_operator || caller.tenant == sandbox.tenant;
+bool MaySee(const tenants::Caller& caller, const Sandbox& sandbox) {
+  return caller.Sees(sandbox.tenant);
 }
 
 Status Registry::Open(sqlite::Db& db) {
@@ -23,18 +23,18 @@ Status Registry::Open(sqlite::Db& db) {
   return {};
 }
 
-const Sandbox* Registry::Find(const Caller& caller, const std::string& id) const {
+const Sandbox* Registry::Find(const tenants::Caller& caller, const std::string& id) const {
   const Sandbox* const sandbox = Look(id);
   return sandbox != nullptr && IsVisible(caller, *sandbox) ? sandbox : nullptr;
 }
 
-Result<Sandbox*> Registry::Get(const Caller& caller, const std::string& id) {
+Result<Sandbox*> Registry::Get(const tenants::Caller& caller, const std::string& id) {
   Sandbox* const sandbox = Look(id);
   if (sandbox != nullptr && IsVisible(caller, *sandbox)) return sandbox;
   return Fail(Code::kNotFound, "sandbox " + id + " not found");
 }
 
-std::vector<const Sandbox*> Registry::All(const Caller& caller) const {
+std::vector<const Sandbox*> Registry::All(const tenants::Caller& caller) const {
   std::vector<const Sandbox*> all;
   all.reserve(sandboxes_.size());
   for (const auto& [id, sandbox] : sandboxes_) {
@@ -43,7 +43,7 @@ std::vector<const Sandbox*> Registry::All(const Caller& caller) const {
   return all;
 }
 
-bool Registry::IsGone(const Caller& caller, const std::string& id) const {
+bool Registry::IsGone(const tenants::Caller& caller, const std::string& id) const {
   if (const Sandbox* const sandbox = Look(id)) {
     return MaySee(caller, *sandbox) && IsLeaving(sandbox->state);
   }

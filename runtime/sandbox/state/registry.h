@@ -19,15 +19,15 @@
 
 #include "runtime/base/result.h"
 #include "runtime/base/sqlite.h"
-#include "runtime/sandbox/record/caller.h"
 #include "runtime/sandbox/record/sandbox.h"
 #include "runtime/sandbox/state/names.h"
 #include "runtime/sandbox/store/gone_ids.h"
+#include "runtime/tenants/caller.h"
 
 namespace atl::sandbox {
 
 // Returns true if the caller's tenant may see the sandbox, whatever its state.
-bool MaySee(const Caller& caller, const Sandbox& sandbox);
+bool MaySee(const tenants::Caller& caller, const Sandbox& sandbox);
 
 class Registry {
  public:
@@ -45,13 +45,13 @@ class Registry {
   // Look-up for requests. Returns null unless the caller may see the sandbox and clients know it.
   // Clients do not know a sandbox while it acquires its resources, while it waits in the stock of a
   // template, and after its deletion.
-  const Sandbox* Find(const Caller& caller, const std::string& id) const;
+  const Sandbox* Find(const tenants::Caller& caller, const std::string& id) const;
   // Like Find, for a change of the sandbox. kNotFound: Find returns null.
-  Result<Sandbox*> Get(const Caller& caller, const std::string& id);
+  Result<Sandbox*> Get(const tenants::Caller& caller, const std::string& id);
   // Returns all sandboxes that Find would return, in no order.
-  std::vector<const Sandbox*> All(const Caller& caller) const;
+  std::vector<const Sandbox*> All(const tenants::Caller& caller) const;
   // Returns true if a sandbox of that id existed and is gone. Covers the newest GoneIds::kKept.
-  bool IsGone(const Caller& caller, const std::string& id) const;
+  bool IsGone(const tenants::Caller& caller, const std::string& id) const;
 
   // Look-up for the daemon's parts, whose ids come from the registry: ignores the state. Null: the
   // sandbox is gone.

@@ -48,7 +48,7 @@ void Members::Dispose(const std::string& id) {
   parts_.machine.ApplyAnyway(*member, Event::kDelete, {"TEMPLATE_STOCK", "Nobody has claimed it"});
 }
 
-void Members::Give(const std::string& id, const Caller& caller, const Wanted& wanted,
+void Members::Give(const std::string& id, const tenants::Caller& caller, const Wanted& wanted,
                    const std::shared_ptr<Attempt>& attempt) {
   const int64_t asked_us = parts_.clock.BootMicros();
   attempt->Take(id);

@@ -17,7 +17,6 @@
 #include "runtime/sandbox/create/check.h"
 #include "runtime/sandbox/create/creates.h"
 #include "runtime/sandbox/live/pauses.h"
-#include "runtime/sandbox/record/caller.h"
 #include "runtime/sandbox/state/attempts.h"
 #include "runtime/sandbox/state/expiry.h"
 #include "runtime/sandbox/state/host_budget.h"
@@ -27,6 +26,7 @@
 #include "runtime/sandbox/store/history.h"
 #include "runtime/sandbox/store/store.h"
 #include "runtime/sandbox/store/template_store.h"
+#include "runtime/tenants/caller.h"
 
 namespace atl::sandbox {
 
@@ -64,7 +64,7 @@ class Members {
   // Succeeds for an unknown id.
   void Dispose(const std::string& id);
   // Gives the member to a create, whose attempt is answered when the member runs.
-  void Give(const std::string& id, const Caller& caller, const Wanted& wanted,
+  void Give(const std::string& id, const tenants::Caller& caller, const Wanted& wanted,
             const std::shared_ptr<Attempt>& attempt);
 
  private:

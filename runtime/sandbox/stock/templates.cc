@@ -196,7 +196,7 @@ size_t Templates::waiting() const {
   return all;
 }
 
-void Templates::Claim(const Caller& caller, const Wanted& wanted,
+void Templates::Claim(const tenants::Caller& caller, const Wanted& wanted,
                       std::shared_ptr<Attempt> attempt) {
   Template& of = templates_.at(wanted.spec.template_id);
   if (!of.ready.empty()) {

@@ -29,13 +29,13 @@
 #include "runtime/base/result.h"
 #include "runtime/sandbox/create/admission.h"
 #include "runtime/sandbox/create/check.h"
-#include "runtime/sandbox/record/caller.h"
 #include "runtime/sandbox/record/sandbox.h"
 #include "runtime/sandbox/state/attempt.h"
 #include "runtime/sandbox/state/host_budget.h"
 #include "runtime/sandbox/state/registry.h"
 #include "runtime/sandbox/stock/members.h"
 #include "runtime/sandbox/store/template_store.h"
+#include "runtime/tenants/caller.h"
 
 namespace atl::sandbox {
 
@@ -100,7 +100,7 @@ class Templates {
   // been ready.
   Result<const TemplateRecord*> Usable(const std::string& id) const;
   // Answers the create now, or once there is a member for it or can be none.
-  void Claim(const Caller& caller, const Wanted& wanted, std::shared_ptr<Attempt> attempt);
+  void Claim(const tenants::Caller& caller, const Wanted& wanted, std::shared_ptr<Attempt> attempt);
 
   // Call when a create is coming: pauses building for a while, and disposes of members if the
   // create needs their room.
@@ -116,7 +116,7 @@ class Templates {
 
  private:
   struct Waiter {
-    Caller caller;
+    tenants::Caller caller;
     Wanted wanted;
     std::shared_ptr<Attempt> attempt;
     int64_t until_us = 0;

@@ -21,7 +21,7 @@ namespace atl::api {
 
 using nlohmann::json;
 
-inline const sandbox::Caller kCaller;
+inline const tenants::Caller kCaller;
 inline constexpr char kKey[] = "test-api-key";
 
 // Records the API's answer.

@@ -14,7 +14,7 @@
 
 namespace atl::sandbox {
 
-inline const Caller kCaller;
+inline const tenants::Caller kCaller;
 inline constexpr int64_t kSecond = 1'000'000;
 
 inline int Exit(int code) {

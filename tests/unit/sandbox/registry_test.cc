@@ -19,7 +19,7 @@ TEST(Registry, ACallerFindsTheSandboxesOfItsTenant) {
   Registry registry("/run", 0);
   const std::string plain = registry.Add(Of("")).id;
   const std::string theirs = registry.Add(Of("them")).id;
-  const Caller one_key, them{.tenant = "them"};
+  const tenants::Caller one_key, them{.tenant = "them"};
   EXPECT_NE(registry.Find(one_key, plain), nullptr);
   EXPECT_EQ(registry.Find(one_key, theirs), nullptr);
   EXPECT_EQ(registry.Find(them, plain), nullptr);
@@ -27,16 +27,16 @@ TEST(Registry, ACallerFindsTheSandboxesOfItsTenant) {
   EXPECT_EQ(registry.All(them).size(), 1U);
   EXPECT_EQ(registry.Get(one_key, theirs).error().code(), Code::kNotFound);
   for (const std::string& id : {plain, theirs}) {
-    EXPECT_NE(registry.Find(Caller::Operator(), id), nullptr);
+    EXPECT_NE(registry.Find(tenants::Caller::Daemon(), id), nullptr);
   }
 }
 
 TEST(Registry, WhatIsRemovedIsGoneForItsTenantAlone) {
   Registry registry("/run", 0);
   const std::string id = registry.Add(Of("them", State::kStopping)).id;
-  EXPECT_EQ(registry.Find(Caller{.tenant = "them"}, id), nullptr);
-  EXPECT_TRUE(registry.IsGone(Caller{.tenant = "them"}, id));
-  EXPECT_FALSE(registry.IsGone(Caller(), id));
+  EXPECT_EQ(registry.Find(tenants::Caller{.tenant = "them"}, id), nullptr);
+  EXPECT_TRUE(registry.IsGone(tenants::Caller{.tenant = "them"}, id));
+  EXPECT_FALSE(registry.IsGone(tenants::Caller(), id));
 }
 
 TEST(Registry, WhoeverKeepsSomethingOfASandboxHearsThatItGoes) {

@@ -1,0 +1,58 @@
+// A tenant: a team that shares the host with others. Its sandboxes, images, volumes, snapshots,
+// pools, templates, networks and names are its own.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "runtime/tenants/role.h"
+
+namespace atl::tenants {
+
+// Limits on what a tenant has at a time, or does in a second. 0: unlimited.
+struct Quota {
+  uint64_t sandboxes = 0;
+  uint64_t cpu_millis = 0;    // sum of the limits of its sandboxes
+  uint64_t memory_bytes = 0;  // sum of the limits of its sandboxes
+  uint64_t disk_bytes = 0;    // sum of the disk limits of its sandboxes and volumes
+  uint64_t volumes = 0;
+  uint64_t snapshots = 0;
+  uint64_t pools = 0;
+  double creates_per_second = 0;
+  double requests_per_second = 0;
+  uint64_t timeout_seconds = 0;  // longest lifetime of a sandbox, counted from now at each renewal
+
+  bool operator==(const Quota&) const = default;
+};
+
+// Maps the tokens of an identity provider to a tenant and a role. The first rule that matches
+// counts.
+struct OidcRule {
+  std::string issuer;                       // compared with the token's "iss" byte by byte
+  std::string audience;                     // one of the token's "aud"
+  std::string jwks;                         // https:// or file:// URL of the issuer's keys
+  std::map<std::string, std::string> when;  // claims that the token must have
+  Role role = Role::kViewer;
+
+  bool operator==(const OidcRule&) const = default;
+};
+
+struct Tenant {
+  std::string name;        // 1 to 63 of [a-z0-9-]
+  std::string name_space;  // upstream's namespace; the name if none is given
+  uint32_t weight = 1;     // share of the queue of builds, 1 to 100
+  Quota max;
+  std::vector<std::string> images;            // rules of images/allowed.h; none: all
+  std::vector<std::string> egress_ceiling;    // targets that its policies may allow; none: all
+  bool policy_locked = false;                 // its sandboxes keep the policy of their create
+  std::map<std::string, std::string> labels;  // added to its usage and metrics
+  std::vector<OidcRule> oidc;
+  std::vector<std::string> key_hashes;  // SHA-256 of the keys that its file lists, as hex
+  bool self_service = false;            // its developers may make keys of their role or lower
+
+  bool operator==(const Tenant&) const = default;
+};
+
+}  // namespace atl::tenants
