@@ -73,6 +73,7 @@ void AddVerbs(Verb& root, const Settings& settings) {
   AddVolumeVerbs(root, settings);
   AddNetVerb(root, settings);
   AddDaemonVerbs(root, settings);
+  AddAuditVerbs(root, settings);
   AddHelpVerbs(root, settings);
   root.Says(
       "Examples:\n"

@@ -26,6 +26,7 @@ void AddPoolVerbs(Verb& root, const Settings& settings);
 void AddTemplateVerbs(Verb& root, const Settings& settings);
 void AddVolumeVerbs(Verb& root, const Settings& settings);
 void AddDaemonVerbs(Verb& root, const Settings& settings);
+void AddAuditVerbs(Verb& root, const Settings& settings);
 void AddHelpVerbs(Verb& root, const Settings& settings);  // help, completion, complete, man
 
 }  // namespace atl::cli

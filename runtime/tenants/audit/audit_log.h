@@ -1,0 +1,126 @@
+// The audit log of this daemon: a chain of lines in files that only grow.
+//
+// A line is written with one write(2), before the answer that it tells of leaves. It is then in the
+// page cache and survives the death of the daemon. fdatasync follows within a second, on a pool
+// thread, so a power cut may take the lines of the last second. Each file has its room reserved, so
+// a full disk does not stop the log before the file is full.
+//
+// If a line cannot be written, the log counts it, and the first line after says what is missing
+// (audit.gap). Until then MayAct() tells whether clients may still change something.
+//
+// Thread rule: on the loop, except as said.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/guard.h"
+#include "runtime/base/health.h"
+#include "runtime/base/loop.h"
+#include "runtime/base/metrics.h"
+#include "runtime/base/result.h"
+#include "runtime/base/unique_fd.h"
+#include "runtime/tenants/audit/audit_line.h"
+#include "runtime/tenants/audit/event.h"
+
+namespace atl::audit {
+
+struct LogSettings {
+  std::string directory;
+  bool refuses = true;             // on_failure: without the log, clients may change nothing
+  uint64_t file_bytes = 64 << 20;  // a file ends here; at least 16 KiB
+  uint64_t keep_seconds = 0;       // older files are deleted; 0: never
+  uint64_t keep_bytes = 0;         // the oldest files beyond this size are deleted; 0: never
+};
+
+// The last line of the log.
+struct Head {
+  uint64_t seq = 0;
+  std::string hash = std::string(kNoHash);
+};
+
+class AuditLog {
+ public:
+  // Continues the chain of the directory, which must exist. A line that an earlier daemon left
+  // incomplete is cut off and told of by the next line. kFailedPrecondition: another daemon writes
+  // there.
+  static Result<std::unique_ptr<AuditLog>> Open(Loop& loop, const Clock& clock, Health& health,
+                                                LogSettings settings);
+  AuditLog(const AuditLog&) = delete;
+  AuditLog& operator=(const AuditLog&) = delete;
+  ~AuditLog();
+
+  // False: the log cannot be written, and a request that would change something must be refused.
+  // Deleting and pausing stay possible.
+  bool MayAct() const { return trouble_.empty() || !settings_.refuses; }
+
+  void Write(const Event& event);
+  // Waits for the disk. For the last line of a daemon.
+  void Sync();
+
+  Head head() const { return {seq_, prev_}; }
+  const std::string& boot() const { return boot_; }
+  const std::string& directory() const { return settings_.directory; }
+  // Files from this index on are kept as they are, because a sink has not read them; keep_bytes
+  // counts nevertheless.
+  void SetNeeded(uint64_t index) { needed_ = index; }
+  void AddMetrics(MetricSet* metrics) const;
+
+  // Tests: what the timer does each second.
+  void Tick();
+
+ private:
+  AuditLog(Loop& loop, const Clock& clock, Health& health, LogSettings settings);
+  Status Recover();
+  Status OpenFile(uint64_t index);
+  Status Reserve();
+  Status Append(const Event& event);
+  // Writes audit.gap if lines are missing.
+  Status TellGap();
+  void Miss(const Event& event, const Error& why);
+  void SetTrouble(const Error& why);
+  void ArmTimer();
+  void Trim();
+
+  Loop& loop_;
+  const Clock& clock_;
+  Health& health_;
+  const LogSettings settings_;
+  const std::string boot_;
+  UniqueFd directory_;
+  UniqueFd file_;  // invalid: none could be opened
+  uint64_t index_ = 0;
+  uint64_t size_ = 0;
+  uint64_t seq_ = 0;
+  std::string prev_ = std::string(kNoHash);
+  LineFormatter formatter_;
+
+  std::string trouble_;  // empty: the log can be written
+  struct Gap {
+    uint64_t count = 0;
+    std::string reason;  // empty: nothing is missing
+    std::map<std::string, uint64_t, std::less<>> by_action;
+    int64_t from_ms = 0;
+  };
+  Gap gap_;
+  uint64_t torn_ = 0;  // bytes that were cut off at the start
+  uint64_t needed_ = UINT64_MAX;
+
+  bool dirty_ = false;
+  bool syncing_ = false;
+  bool trimming_ = false;
+  bool trim_again_ = false;  // a file has ended meanwhile
+  int64_t head_told_ms_ = 0;
+  uint64_t head_told_ = 0;
+  Loop::Id timer_ = 0;
+  uint64_t lines_ = 0;
+  uint64_t errors_ = 0;
+  uint64_t missed_ = 0;
+  Guard guard_;  // the last member
+};
+
+}  // namespace atl::audit

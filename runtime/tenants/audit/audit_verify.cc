@@ -1,0 +1,130 @@
+#include "runtime/tenants/audit/audit_verify.h"
+
+#include <fcntl.h>
+
+#include <charconv>
+
+#include "runtime/base/sys.h"
+#include "runtime/tenants/audit/log_files.h"
+
+namespace atl::audit {
+namespace {
+
+class Verifier {
+ public:
+  explicit Verifier(const std::optional<Head>& expected) : expected_(expected) {}
+
+  // Returns what is wrong with the line; empty: nothing.
+  std::string Check(std::string_view line, bool first_of_log) {
+    const auto parsed = ParseLine(line);
+    if (!parsed) return "no line of an audit log";
+    if (!HashMatches(*parsed)) return "the line was changed: its hash is not that of its text";
+    if (report_.lines == 0) {
+      if (first_of_log && (parsed->seq != 1 || parsed->prev != kNoHash)) {
+        return "the first file does not begin with the first line of a log";
+      }
+      report_.first_seq = parsed->seq;
+    } else if (parsed->seq != report_.head.seq + 1) {
+      return "its number is " + std::to_string(parsed->seq) + " after " +
+             std::to_string(report_.head.seq) + ": lines were removed or inserted";
+    } else if (parsed->prev != report_.head.hash) {
+      return "it does not continue the line before: one of both was replaced";
+    }
+    Accept(*parsed, line);
+    return {};
+  }
+
+  VerifyReport& report() { return report_; }
+
+  void CheckHead() {
+    if (!expected_ || head_seen_) return;
+    if (!report_.head_trouble.empty()) return;
+    const std::string seq = std::to_string(expected_->seq);
+    report_.head_trouble =
+        expected_->seq > report_.head.seq
+            ? "the log ends at line " + std::to_string(report_.head.seq) + ", before line " + seq +
+                  ": its end was cut off"
+            : "line " + seq + " is older than the first one that is kept, or behind a bad line";
+  }
+
+ private:
+  void Accept(const ParsedLine& parsed, std::string_view line) {
+    ++report_.lines;
+    report_.head = {parsed.seq, std::string(parsed.hash)};
+    report_.time = parsed.time;
+    if (boot_ != parsed.boot) {
+      boot_ = parsed.boot;
+      if (report_.boots.size() < kMostReported) {
+        report_.boots.push_back({boot_, parsed.seq, std::string(parsed.time)});
+      }
+    }
+    if (parsed.action == "audit.gap" && report_.gaps.size() < kMostReported) {
+      report_.gaps.push_back({parsed.seq, std::string(line)});
+    }
+    if (!expected_ || expected_->seq != parsed.seq) return;
+    head_seen_ = expected_->hash == parsed.hash;
+    if (!head_seen_) {
+      report_.head_trouble =
+          "line " + std::to_string(parsed.seq) + " has another hash: the log was written anew";
+    }
+  }
+
+  const std::optional<Head> expected_;
+  VerifyReport report_;
+  std::string boot_;
+  bool head_seen_ = false;
+};
+
+}  // namespace
+
+Result<VerifyReport> VerifyLog(const std::string& directory, const std::optional<Head>& expected) {
+  ATOLL_ASSIGN(const UniqueFd dir, sys::Open(directory, O_RDONLY | O_DIRECTORY));
+  ATOLL_ASSIGN(const auto files, ListLogFiles(dir.get()));
+  Verifier verifier(expected);
+  VerifyReport& report = verifier.report();
+  uint64_t index = files.empty() ? 0 : files.front().index;
+  for (const LogFile& file : files) {
+    if (file.index != index++) {
+      report.bad = {LogFile{.index = index - 1}.Name(), 0, "the file is missing"};
+      break;
+    }
+    ++report.files;
+    ATOLL_ASSIGN(auto reader, LogReader::Open(dir.get(), file.index));
+    for (uint64_t number = 1;; ++number) {
+      auto line = reader.Next();
+      std::string reason;
+      if (!line) {
+        reason = line.error().message();
+      } else if (*line) {
+        reason = verifier.Check(**line, file.index == 1);
+      } else {
+        report.torn = reader.torn();
+        if (report.torn == 0 || file.index == files.back().index) break;
+        reason = "the file ends within a line";
+      }
+      if (reason.empty()) continue;
+      report.bad = {file.Name(), number, reason};
+      break;
+    }
+    if (report.bad) break;
+  }
+  verifier.CheckHead();
+  return std::move(report);
+}
+
+Result<Head> ParseHead(const std::string& text) {
+  Head head;
+  const auto number = std::from_chars(text.data(), text.data() + text.size(), head.seq);
+  const auto used = static_cast<size_t>(number.ptr - text.data());
+  if (number.ec == std::errc() && used < text.size() && text[used] == ':') {
+    head.hash = text.substr(used + 1);
+    if (head.hash.size() == kHashDigits &&
+        head.hash.find_first_not_of("0123456789abcdef") == std::string::npos) {
+      return head;
+    }
+  }
+  return Fail(Code::kInvalidArgument,
+              "'" + text.substr(0, 100) + "': a head is SEQ:HASH, with 64 digits of the hash");
+}
+
+}  // namespace atl::audit

@@ -1,0 +1,364 @@
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "runtime/base/sys.h"
+#include "runtime/tenants/audit/audit_log.h"
+#include "runtime/tenants/audit/audit_verify.h"
+#include "runtime/tenants/audit/log_files.h"
+#include "tests/support/poll_loop.h"
+
+namespace atl::audit {
+namespace {
+
+class AuditLogTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/atoll-audit-XXXXXX";
+    ASSERT_NE(::mkdtemp(name), nullptr);
+    settings_.directory = name;
+  }
+  void TearDown() override {
+    log_.reset();
+    ASSERT_TRUE(sys::RemoveTree(AT_FDCWD, settings_.directory));
+  }
+
+  void Open() {
+    log_.reset();
+    auto log = AuditLog::Open(loop_, SystemClock(), health_, settings_);
+    ASSERT_TRUE(log) << log.error().message();
+    log_ = std::move(*log);
+  }
+  void WriteLines(int count) {
+    for (int i = 0; i < count; ++i) {
+      log_->Write({.action = "sandbox.create",
+                   .outcome = "success",
+                   .status = 202,
+                   .target = {"sandbox", "id" + std::to_string(i)}});
+      RunPool();
+    }
+  }
+  // Lets the work of pool threads, which this loop does at once, be over.
+  void RunPool() {
+    bool over = false;
+    loop_.After(0, [&over] { over = true; });
+    ASSERT_TRUE(loop_.RunUntil([&over] { return over; }));
+  }
+  std::string PathOf(uint64_t index) const {
+    return settings_.directory + "/" + LogFile{.index = index}.Name();
+  }
+  static std::string Read(const std::string& path) {
+    std::ostringstream text;
+    text << std::ifstream(path, std::ios::binary).rdbuf();
+    return text.str();
+  }
+  static void Replace(const std::string& path, const std::string& text) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
+  }
+  std::vector<nlohmann::json> Lines(uint64_t index = 1) const {
+    std::vector<nlohmann::json> lines;
+    std::istringstream text(Read(PathOf(index)));
+    for (std::string line; std::getline(text, line);) lines.push_back(nlohmann::json::parse(line));
+    return lines;
+  }
+  VerifyReport Verify(const std::optional<Head>& head = {}) const {
+    auto report = VerifyLog(settings_.directory, head);
+    EXPECT_TRUE(report) << report.error().message();
+    return report.value_or(VerifyReport());
+  }
+  // Limits the size of files of this process, which is how a disk is full here.
+  static void LimitFiles(rlim_t bytes) {
+    ::signal(SIGXFSZ, SIG_IGN);
+    rlimit limit{};
+    ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = bytes;
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  }
+
+  testing::PollLoop loop_;
+  Health health_;
+  LogSettings settings_{.file_bytes = 16 << 10};
+  std::unique_ptr<AuditLog> log_;
+};
+
+TEST_F(AuditLogTest, TheChainGoesOnAfterARestart) {
+  Open();
+  WriteLines(3);
+  const std::string first_boot = log_->boot();
+  Open();
+  WriteLines(2);
+  EXPECT_NE(log_->boot(), first_boot);
+  EXPECT_EQ(log_->head().seq, 5u);
+  const VerifyReport report = Verify(log_->head());
+  EXPECT_TRUE(report.good());
+  EXPECT_EQ(report.lines, 5u);
+  ASSERT_EQ(report.boots.size(), 2u);
+  EXPECT_EQ(report.boots[0].id, first_boot);
+  EXPECT_EQ(report.boots[1].first_seq, 4u);
+  EXPECT_EQ(Lines()[3]["prev"], Lines()[2]["hash"]);
+  struct stat info {};
+  ASSERT_EQ(::stat(PathOf(1).c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0640u);
+  // The room of the whole file is there already.
+  EXPECT_GE(info.st_blocks * 512, static_cast<blkcnt_t>(settings_.file_bytes));
+}
+
+TEST_F(AuditLogTest, AnIncompleteLineIsCutOffAndTold) {
+  const std::string tails[] = {"{\"v\":1,\"seq\":3,\"bo", std::string(200'000, '\0'), "x"};
+  for (const std::string& tail : tails) {
+    SetUp();
+    Open();
+    WriteLines(2);
+    log_.reset();
+    std::ofstream(PathOf(1), std::ios::app | std::ios::binary) << tail;
+    if (tail.size() < kMaxLine) {
+      EXPECT_EQ(Verify().torn, tail.size());
+    }
+    Open();
+    WriteLines(1);
+    const auto lines = Lines();
+    ASSERT_EQ(lines.size(), 4u);
+    EXPECT_EQ(lines[2]["action"], "audit.gap");
+    EXPECT_EQ(lines[2]["seq"], 3);
+    EXPECT_EQ(lines[2]["what"]["bytes"], tail.size());
+    const VerifyReport report = Verify();
+    EXPECT_TRUE(report.good());
+    EXPECT_EQ(report.gaps.size(), 1u);
+    if (&tail != std::end(tails) - 1) TearDown();
+  }
+}
+
+TEST_F(AuditLogTest, RefusesToContinueAForgedLine) {
+  Open();
+  WriteLines(2);
+  log_.reset();
+  std::string text = Read(PathOf(1));
+  text.replace(text.rfind("id1"), 3, "id2");
+  Replace(PathOf(1), text);
+  auto log = AuditLog::Open(loop_, SystemClock(), health_, settings_);
+  ASSERT_FALSE(log);
+  EXPECT_EQ(log.error().code(), Code::kFailedPrecondition);
+}
+
+TEST_F(AuditLogTest, ASecondDaemonIsRefused) {
+  Open();
+  auto second = AuditLog::Open(loop_, SystemClock(), health_, settings_);
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code(), Code::kFailedPrecondition);
+}
+
+TEST_F(AuditLogTest, FilesEndAreCompressedAndVerifyAsOneChain) {
+  Open();
+  WriteLines(200);
+  auto directory = sys::Open(settings_.directory, O_RDONLY | O_DIRECTORY);
+  ASSERT_TRUE(directory);
+  auto files = ListLogFiles(directory->get());
+  ASSERT_TRUE(files);
+  ASSERT_GE(files->size(), 4u);
+  for (const LogFile& file : *files) {
+    EXPECT_EQ(file.compressed, &file != &files->back());
+    if (file.compressed) {
+      EXPECT_LT(file.size, settings_.file_bytes / 2);
+    }
+  }
+  const VerifyReport report = Verify(log_->head());
+  EXPECT_TRUE(report.good()) << report.bad->reason;
+  EXPECT_EQ(report.lines, 200u);
+  EXPECT_EQ(report.files, files->size());
+  // An offset counts in the plain text.
+  auto reader = LogReader::Open(directory->get(), 1);
+  ASSERT_TRUE(reader);
+  std::string second;
+  uint64_t offset = 0;
+  for (int i = 0; i < 2; ++i) {
+    offset = reader->offset();
+    second = **reader->Next();
+  }
+  auto later = LogReader::Open(directory->get(), 1, offset);
+  ASSERT_TRUE(later);
+  EXPECT_EQ(**later->Next(), second);
+  // A restart continues, even if nothing but compressed files is there.
+  const Head head = log_->head();
+  log_.reset();
+  ASSERT_TRUE(Compress(directory->get(), files->back().index));
+  Open();
+  WriteLines(1);
+  EXPECT_EQ(log_->head().seq, head.seq + 1);
+  EXPECT_TRUE(Verify(head).good());
+}
+
+TEST_F(AuditLogTest, TheOldestFilesAreDeletedButNotForASinkThatNeedsThem) {
+  settings_.keep_seconds = 1;
+  Open();
+  log_->SetNeeded(1);
+  WriteLines(100);
+  EXPECT_EQ(Verify().first_seq, 1u);  // too young, and needed
+  for (uint64_t index = 1; index <= 2; ++index) {
+    const timespec old[] = {{1, 0}, {1, 0}};
+    ASSERT_EQ(::utimensat(AT_FDCWD, PathOf(index).c_str(), old, 0), 0);
+  }
+  WriteLines(40);
+  EXPECT_EQ(Verify().first_seq, 1u);
+  log_->SetNeeded(UINT64_MAX);
+  WriteLines(40);
+  const VerifyReport report = Verify(log_->head());
+  EXPECT_GT(report.first_seq, 1u);
+  EXPECT_TRUE(report.good());
+}
+
+TEST_F(AuditLogTest, KeepBytesDeletesEvenWhatASinkNeeds) {
+  settings_.keep_bytes = 40 << 10;
+  Open();
+  log_->SetNeeded(1);
+  WriteLines(300);
+  const VerifyReport report = Verify();
+  EXPECT_GT(report.first_seq, 1u);
+  EXPECT_LT(report.lines, 200u);
+}
+
+TEST_F(AuditLogTest, AFullDiskRefusesAndIsToldAfterwards) {
+  Open();
+  WriteLines(2);
+  struct stat info {};
+  ASSERT_EQ(::stat(PathOf(1).c_str(), &info), 0);
+  EXPECT_TRUE(log_->MayAct());
+  LimitFiles(static_cast<rlim_t>(info.st_size) + 100);  // room for a part of a line
+  WriteLines(2);
+  log_->Write({.action = "sandbox.delete", .outcome = "success"});
+  EXPECT_FALSE(log_->MayAct());
+  EXPECT_TRUE(health_.troubles().contains("audit"));
+  log_->Tick();
+  EXPECT_FALSE(log_->MayAct());
+  LimitFiles(RLIM_INFINITY);
+  EXPECT_EQ(Lines().size(), 2u);  // nothing of the incomplete line is left
+  log_->Tick();
+  EXPECT_TRUE(log_->MayAct());
+  EXPECT_FALSE(health_.troubles().contains("audit"));
+  const auto lines = Lines();
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[2]["action"], "audit.gap");
+  EXPECT_EQ(lines[2]["what"]["count"], 3);
+  EXPECT_EQ(lines[2]["what"]["by_action"], "sandbox.create=2 sandbox.delete=1");
+  EXPECT_TRUE(Verify().good());
+}
+
+TEST_F(AuditLogTest, ContinueLetsClientsAct) {
+  settings_.refuses = false;
+  Open();
+  LimitFiles(10);
+  WriteLines(1);
+  LimitFiles(RLIM_INFINITY);
+  EXPECT_TRUE(log_->MayAct());
+  EXPECT_TRUE(health_.troubles().contains("audit"));
+}
+
+TEST_F(AuditLogTest, VerifyNamesTheFirstBadLine) {
+  Open();
+  WriteLines(10);
+  const Head head = log_->head();
+  log_.reset();
+  const std::string text = Read(PathOf(1));
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line + "\n");
+  const auto joined = [](std::vector<std::string> parts) {
+    std::string all;
+    for (const std::string& part : parts) all += part;
+    return all;
+  };
+  const auto bad_line = [&](const std::vector<std::string>& changed) {
+    Replace(PathOf(1), joined(changed));
+    const VerifyReport report = Verify();
+    return report.bad ? report.bad->line : 0;
+  };
+  EXPECT_EQ(bad_line(lines), 0u);
+  auto changed = lines;
+  changed[4].replace(changed[4].find("id4"), 3, "id5");
+  EXPECT_EQ(bad_line(changed), 5u);
+  auto removed = lines;
+  removed.erase(removed.begin() + 6);
+  EXPECT_EQ(bad_line(removed), 7u);
+  auto doubled = lines;
+  doubled.insert(doubled.begin() + 2, lines[2]);
+  EXPECT_EQ(bad_line(doubled), 4u);
+  auto swapped = lines;
+  std::swap(swapped[2], swapped[3]);
+  EXPECT_EQ(bad_line(swapped), 3u);
+  EXPECT_EQ(bad_line({lines.begin() + 1, lines.end()}), 1u);
+  EXPECT_EQ(bad_line({lines[0], "\n", lines[1]}), 2u);
+
+  // The chain of a line that was changed and hashed again breaks at the next one.
+  auto rehashed = lines;
+  LineFormatter formatter;
+  const std::string prev = nlohmann::json::parse(lines[3])["prev"];
+  rehashed[3] = formatter.Format({.action = "sandbox.delete", .outcome = "success"},
+                                 {.seq = 4, .boot = "aa", .unix_micros = 1, .prev = prev});
+  EXPECT_EQ(bad_line(rehashed), 5u);
+
+  // Only a head that was kept elsewhere shows a missing end.
+  Replace(PathOf(1), joined({lines.begin(), lines.end() - 1}));
+  EXPECT_TRUE(Verify().good());
+  EXPECT_FALSE(Verify(head).good());
+  Replace(PathOf(1), text);
+  EXPECT_TRUE(Verify(head).good());
+  EXPECT_FALSE(Verify(Head{9, head.hash}).good());
+}
+
+TEST_F(AuditLogTest, AMissingFileIsBad) {
+  Open();
+  WriteLines(150);
+  log_.reset();
+  ASSERT_EQ(::unlink((PathOf(2) + ".zst").c_str()), 0);
+  const VerifyReport report = Verify();
+  ASSERT_TRUE(report.bad);
+  EXPECT_EQ(report.bad->file, "000002.jsonl");
+}
+
+// A line that Write has returned for is there, however the daemon ends.
+TEST_F(AuditLogTest, NoWrittenLineIsLostToKill9) {
+  settings_.file_bytes = 1 << 20;
+  uint64_t told = 0;
+  for (int round = 0; round < 5; ++round) {
+    int ends[2];
+    ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      auto log = AuditLog::Open(loop_, SystemClock(), health_, settings_);
+      if (!log) ::_exit(1);
+      for (;;) {
+        (*log)->Write({.action = "sandbox.create", .outcome = "success"});
+        const uint64_t seq = (*log)->head().seq;
+        if (::write(ends[1], &seq, sizeof seq) != sizeof seq) ::_exit(2);
+      }
+    }
+    ::close(ends[1]);
+    for (int i = 0; i < 200 + 37 * round; ++i) {
+      uint64_t seq = 0;
+      ASSERT_EQ(::read(ends[0], &seq, sizeof seq), static_cast<ssize_t>(sizeof seq));
+      told = seq;
+    }
+    ASSERT_EQ(::kill(child, SIGKILL), 0);
+    uint64_t seq = 0;
+    while (::read(ends[0], &seq, sizeof seq) == static_cast<ssize_t>(sizeof seq)) told = seq;
+    ::close(ends[0]);
+    ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+    const VerifyReport report = Verify();
+    EXPECT_TRUE(report.good());
+    EXPECT_GE(report.head.seq, told);
+  }
+}
+
+}  // namespace
+}  // namespace atl::audit
