@@ -3,8 +3,10 @@
 // so no look-up can skip the tenant check.
 #pragma once
 
+#include <memory>
 #include <string>
 
+#include "runtime/tenants/identity.h"
 #include "runtime/tenants/role.h"
 
 namespace atl::tenants {
@@ -18,6 +20,9 @@ struct Caller {
   // The caller reaches the objects of all tenants. The row of the route sets it (rights.h), so the
   // same key may see all sandboxes on one route and only its own on another.
   bool sees_all = false;
+  // Answers show names and states only: no contents, no env, no values of labels.
+  bool names_only = false;
+  std::shared_ptr<const Narrowing> narrowing = nullptr;  // the caller's key's; null: none
 
   // Returns true if the caller may know of an object of that owner. If not, the answer is the one
   // for an unknown id.

@@ -12,6 +12,7 @@ import banned
 import comments
 import includes
 import layout
+import routes
 import tally
 import tree
 
@@ -109,6 +110,17 @@ def comment_cases(verdict):
         expect(verdict, f'comment {text!r}', comments.check, {'cgroup/a.h': text + '\n'}, complaint)
 
 
+def route_cases(verdict):
+    table = '{Service::kExecd, "GET", "/ping"},\n{Service::kExecd, "*", "/{full_path:path}"},\n'
+    for name, code, rows, text in (
+            ('routes with rows', 'router_.Add("GET", "/ping", f);', table, None),
+            ('a route without a row', 'router_.Add("GET", "/pong", f);', table, "no row for execd's GET /pong"),
+            ('a row without a route', '', table, 'execd has no GET /ping'),
+            ('a route that cannot be read', 'add(method, "/ping", f); add("GET", name, f);', table, 'cannot read')):
+        expect(verdict, name, routes.check,
+               {'execd/execd.cc': code + '\n', routes.TABLE: rows}, text)
+
+
 def layout_cases(verdict):
     readme = {'cgroup/README.md': '\n' * 9}
     rules = {'tools/checks/include_rules.txt': 'folder cgroup : runtime/base\n', 'tools/README.md': '\n' * 9}
@@ -197,6 +209,6 @@ def second_run_cases(verdict):
 
 if __name__ == '__main__':
     outcome = {}
-    for cases in (include_cases, ban_cases, comment_cases, layout_cases, link_cases, tally_cases):
+    for cases in (include_cases, ban_cases, comment_cases, layout_cases, route_cases, link_cases, tally_cases):
         cases(outcome)
     sys.exit(tree.report(outcome))

@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "runtime/base/log.h"
 #include "runtime/http/query.h"
 
 namespace atl::api {
@@ -50,8 +51,14 @@ std::optional<std::vector<std::string>> MatchPath(const std::vector<std::string>
 
 }  // namespace
 
-void Router::Add(std::string method, const std::string& pattern, Handle handle, Access access) {
-  routes_.push_back({std::move(method), pattern, SplitPattern(pattern), std::move(handle), access});
+void Router::Add(std::string method, const std::string& pattern, Handle handle) {
+  const Rights* rights = RightsOf(method, pattern);
+  if (rights == nullptr) {
+    LogLine(LogLevel::kError, "the table of rights (rights.cc) has no row for a route")
+        .Add("route", method + " " + pattern);
+  }
+  ATOLL_CHECK(rights != nullptr);
+  routes_.push_back({std::move(method), pattern, SplitPattern(pattern), std::move(handle), rights});
 }
 
 std::vector<std::pair<std::string, std::string>> Router::All() const {
@@ -75,7 +82,7 @@ Router::Match Router::Find(std::string_view method, std::string_view path) const
       continue;
     }
     match.handle = &route.handle;
-    match.access = route.access;
+    match.rights = route.rights;
     match.pattern = route.pattern;
     match.args = std::move(*args);
     return match;

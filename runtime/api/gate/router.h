@@ -2,7 +2,7 @@
 // the end "{name:path}" for the rest (at least one character). The names are those of upstream's
 // routes, because metrics show them.
 //
-// Every pattern also matches below /v1.
+// Every pattern also matches below /v1. Every route has a row in the table of rights (rights.h).
 #pragma once
 
 #include <functional>
@@ -11,22 +11,20 @@
 #include <vector>
 
 #include "runtime/api/gate/call.h"
+#include "runtime/api/gate/rights.h"
 
 namespace atl::api {
 
 class Router {
  public:
   using Handle = std::function<void(Call)>;
-  // kKey: the route requires the key. kKeyUnlogged: the same, but the log gets no line. kOpen: no
-  // key is required (health, version, API description).
-  enum class Access { kKey, kKeyUnlogged, kOpen };
 
-  void Add(std::string method, const std::string& pattern, Handle handle,
-           Access access = Access::kKey);
+  // Ends the program if the table of rights has no row for the route.
+  void Add(std::string method, const std::string& pattern, Handle handle);
 
   struct Match {
     const Handle* handle = nullptr;  // null: no such path, or not this method
-    Access access = Access::kKey;
+    const Rights* rights = nullptr;  // set if there is a handle
     std::vector<std::string> args;
     std::vector<std::string> other_methods;  // set if only the method is wrong
     // Pattern of the route. If only the method is wrong: of the first route for this path.
@@ -43,7 +41,7 @@ class Router {
     std::string pattern;
     std::vector<std::string> segments;
     Handle handle;
-    Access access;
+    const Rights* rights;
   };
   std::vector<Route> routes_;
 };

@@ -42,10 +42,6 @@ std::string_view BearerOf(const http::Headers& headers) {
 
 }  // namespace
 
-tenants::Caller CallerOf(const std::string& secret, std::string_view key) {
-  return {.tenant = {}, .key_id = KeyId(secret, key)};
-}
-
 bool IsOfAPage(const http::Headers& headers) {
   if (headers.Has("Origin")) return true;
   if (headers.Has("Sec-Fetch-Site")) return headers.Get("Sec-Fetch-Site") != "none";

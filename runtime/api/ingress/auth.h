@@ -6,7 +6,6 @@
 
 #include "runtime/api/gate/api_error.h"
 #include "runtime/http/message.h"
-#include "runtime/tenants/caller.h"
 
 namespace atl::api {
 
@@ -27,8 +26,6 @@ std::string_view KeyOf(const http::Request& request);
 // Returns the name of a key in the log: "key:" and eight hex digits, or "nobody" for the empty key.
 // It is keyed with `secret`, the daemon's own, so that a reader of the log cannot test keys.
 std::string KeyId(const std::string& secret, std::string_view key);
-// Returns the caller who holds the key: the only tenant, under the key's log name.
-tenants::Caller CallerOf(const std::string& secret, std::string_view key);
 // Returns true if only a web page can have sent these headers; see Authorise.
 bool IsOfAPage(const http::Headers& headers);
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "runtime/api/gate/api_error.h"
+#include "runtime/api/gate/rights.h"
 #include "runtime/api/ingress/guess_limit.h"
 #include "runtime/api/ingress/route_signature.h"
 #include "runtime/http/message.h"
@@ -25,10 +26,6 @@ namespace atl::api {
 
 inline constexpr char kSecureAccessHeader[] = "OpenSandbox-Secure-Access";
 inline constexpr char kIngressHeader[] = "OpenSandbox-Ingress-To";
-
-// Ports that Atoll itself serves: execd, and the daemon (egress_api.h).
-inline constexpr int kExecdPort = 44772;
-inline constexpr int kEgressPort = 18080;
 
 // The longest label of a DNS name (RFC 1035 section 2.3.4).
 inline constexpr size_t kMaxLabel = 63;

@@ -9,7 +9,6 @@
 #include "runtime/api/gate/json.h"
 #include "runtime/api/ingress/auth.h"
 #include "runtime/api/ingress/proxy.h"
-#include "runtime/api/routes/execd_routes.h"
 #include "runtime/api/routes/openapi.h"
 #include "runtime/http/query.h"
 
@@ -46,7 +45,7 @@ Api::Api(ApiConfig config, const Parts& parts, std::function<void()> quit)
 
 void Api::SetApiKey(const std::string& api_key) {
   config_.api_key = config_.ingress.api_key = api_key;
-  caller_ = CallerOf(config_.ingress.egress_secret, api_key);
+  identity_ = {.key_id = KeyId(config_.ingress.egress_secret, api_key)};
 }
 
 void Api::Handle(std::shared_ptr<http::Exchange> exchange) {
@@ -76,8 +75,8 @@ std::string Api::TemplateOf(const http::Request& request) const {
   const std::string_view version = path.starts_with("/v1/") ? path.substr(0, 3) : "";
   if (const auto route = FindRoute(request, config_.ingress)) {
     constexpr std::string_view kAll = "/{full_path:path}";
-    const std::string of_execd =
-        ParsePort(route->port) == kExecdPort ? ExecdRouteOf(route->rest) : std::string();
+    const std::string_view of_execd =
+        ParsePort(route->port) == kExecdPort ? ExecdRouteOf(route->rest) : std::string_view();
     if (!of_execd.empty()) {
       return std::string(version).append("/sandboxes/{sandbox_id}/proxy/44772").append(of_execd);
     }
@@ -101,7 +100,9 @@ void Api::Route(Call call) {
   const http::Request& request = call.request();
   const std::string_view path = request.path();
   Router::Match match = router_.Find(request.method, path);
-  if (match.handle == nullptr || match.access != Router::Access::kOpen) {
+  const Rights* rights =
+      match.rights == nullptr ? nullptr : &ForQuery(*match.rights, request.query());
+  if (rights == nullptr || !rights->open) {
     auto authorised = Authorise(request, config_.api_key);
     if (!authorised) {
       refusals_.Add(config_.api_key.empty()  ? Refusals::Reason::kWebPage
@@ -110,12 +111,19 @@ void Api::Route(Call call) {
                     request);
       return call.Respond(std::move(authorised).error());
     }
-    call.SetCaller(caller_);
+    // A path or method that does not exist is told to everybody who has a key.
+    if (rights == nullptr) {
+      call.SetCaller({.tenant = identity_.tenant, .key_id = identity_.key_id});
+    } else {
+      auto caller = Judge(*rights, identity_);
+      if (!caller) return call.Respond(std::move(caller).error());
+      call.SetCaller(*caller);
+    }
   }
   if (match.handle != nullptr) {
     call.args = std::move(match.args);
-    if (request.method != "GET" && match.access != Router::Access::kKeyUnlogged) {
-      call.LogAnswer(request.method + " " + std::string(match.pattern), caller_.key_id);
+    if (request.method != "GET" && !rights->action.empty()) {
+      call.LogAnswer(request.method + " " + std::string(match.pattern), call.caller().key_id);
     }
     return (*match.handle)(std::move(call));
   }
@@ -159,34 +167,25 @@ http::Response Api::MetricsResponse() const {
 }
 
 void Api::AddOperatorRoutes() {
-  router_.Add(
-      "GET", "/health",
-      [this](const Call& call) {
-        // Answers 200 in spite of troubles: running sandboxes are still served, and a load balancer
-        // that removed this host would disconnect their clients.
-        if (parts_.health.troubles().empty()) {
-          return call.Respond(JsonResponse(200, {{"status", "healthy"}}));
-        }
-        call.Respond(
-            JsonResponse(200, {{"status", "degraded"}, {"troubles", parts_.health.troubles()}}));
-      },
-      Router::Access::kOpen);
-  router_.Add(
-      "GET", "/version",
-      [](const Call& call) {
-        call.Respond(JsonResponse(200, {{"version", ATOLL_VERSION}}));
-      },
-      Router::Access::kOpen);
+  router_.Add("GET", "/health", [this](const Call& call) {
+    // Answers 200 in spite of troubles: running sandboxes are still served, and a load balancer
+    // that removed this host would disconnect their clients.
+    if (parts_.health.troubles().empty()) {
+      return call.Respond(JsonResponse(200, {{"status", "healthy"}}));
+    }
+    call.Respond(
+        JsonResponse(200, {{"status", "degraded"}, {"troubles", parts_.health.troubles()}}));
+  });
+  router_.Add("GET", "/version", [](const Call& call) {
+    call.Respond(JsonResponse(200, {{"version", ATOLL_VERSION}}));
+  });
   router_.Add("GET", "/metrics", [this](const Call& call) { call.Respond(MetricsResponse()); });
-  router_.Add(
-      "GET", "/openapi.json",
-      [](const Call& call) {
-        http::Response response;
-        response.headers.Set("Content-Type", "application/json");
-        response.body = OpenApiDocument();
-        call.Respond(std::move(response));
-      },
-      Router::Access::kOpen);
+  router_.Add("GET", "/openapi.json", [](const Call& call) {
+    http::Response response;
+    response.headers.Set("Content-Type", "application/json");
+    response.body = OpenApiDocument();
+    call.Respond(std::move(response));
+  });
   router_.Add("GET", "/backup", [this](const Call& call) {
     parts_.backup([call](Result<std::string> text) {
       if (!text) return call.Respond(MapError(text.error(), Doing::kBackup));
@@ -197,19 +196,15 @@ void Api::AddOperatorRoutes() {
       call.Respond(std::move(response));
     });
   });
-  router_.Add(
-      "POST", "/metrics/events",
-      [this](const Call& call) {
-        call.exchange().ReadBody(kMaxClientEvent, [this, call](Result<std::string> body) {
-          if (!body) return call.Respond(MapError(body.error(), Doing::kReadBody));
-          auto event = ParseClientEvent(*body);
-          if (!event) return call.Respond(std::move(event).error());
-          parts_.measurements.AddClientEvent(*event,
-                                             SdkOf(call.request().headers.Get("User-Agent")));
-          call.Respond(EmptyResponse(204));
-        });
-      },
-      Router::Access::kKeyUnlogged);
+  router_.Add("POST", "/metrics/events", [this](const Call& call) {
+    call.exchange().ReadBody(kMaxClientEvent, [this, call](Result<std::string> body) {
+      if (!body) return call.Respond(MapError(body.error(), Doing::kReadBody));
+      auto event = ParseClientEvent(*body);
+      if (!event) return call.Respond(std::move(event).error());
+      parts_.measurements.AddClientEvent(*event, SdkOf(call.request().headers.Get("User-Agent")));
+      call.Respond(EmptyResponse(204));
+    });
+  });
   router_.Add("POST", "/shutdown", [this](const Call& call) { Shutdown(call); });
 }
 

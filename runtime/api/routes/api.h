@@ -157,7 +157,7 @@ class Api {
   ApiConfig config_;
   const Parts parts_;
   std::function<void()> quit_;
-  tenants::Caller caller_;  // the holder of the key
+  tenants::Identity identity_;  // the holder of the key
   Router router_;
   GuessLimit guesses_;
   Refusals refusals_;

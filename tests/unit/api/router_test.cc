@@ -9,7 +9,7 @@ class RouterTest : public testing::Test {
  protected:
   RouterTest() {
     const auto nothing = [](const Call&) {};
-    router.Add("GET", "/health", nothing, Router::Access::kOpen);
+    router.Add("GET", "/health", nothing);
     router.Add("GET", "/sandboxes", nothing);
     router.Add("POST", "/sandboxes", nothing);
     router.Add("GET", "/sandboxes/{sandbox_id}", nothing);
@@ -55,8 +55,13 @@ TEST_F(RouterTest, ThePatternIsToldOfAPathThatThereIs) {
 }
 
 TEST_F(RouterTest, OnlyHealthIsOpen) {
-  EXPECT_EQ(router.Find("GET", "/health").access, Router::Access::kOpen);
-  EXPECT_EQ(router.Find("GET", "/sandboxes").access, Router::Access::kKey);
+  EXPECT_TRUE(router.Find("GET", "/health").rights->open);
+  EXPECT_FALSE(router.Find("GET", "/sandboxes").rights->open);
+}
+
+TEST(RouterDeathTest, ARouteWithoutARowInTheTableOfRightsEndsTheProgram) {
+  Router router;
+  EXPECT_DEATH(router.Add("PUT", "/sandboxes", [](const Call&) {}), "PUT /sandboxes");
 }
 
 }  // namespace
