@@ -22,8 +22,18 @@ void TenantTable::Replace(std::vector<Tenant> tenants) {
     std::string name = tenant.name;
     next.emplace(std::move(name), std::make_shared<const Tenant>(std::move(tenant)));
   }
+  next.insert(added_.begin(), added_.end());
   tenants_.swap(next);
   enabled_ = true;
+}
+
+bool TenantTable::Add(Tenant tenant) {
+  if (added_.size() >= kMostAdded) return false;
+  const std::string name = tenant.name;
+  const auto shared = std::make_shared<const Tenant>(std::move(tenant));
+  added_.emplace(name, shared);
+  tenants_.emplace(name, shared);
+  return true;
 }
 
 }  // namespace atl::tenants

@@ -30,12 +30,17 @@ class TenantTable {
   // Returns all tenants, sorted by name.
   std::vector<SharedTenant> All() const;
 
-  // Turns tenants on. The names differ.
+  // Turns tenants on. The names differ. Tenants of Add stay.
   void Replace(std::vector<Tenant> tenants);
+  // Adds a tenant that the provider has named and the file does not have. Returns false if there
+  // are kMostAdded already.
+  bool Add(Tenant tenant);
+  static constexpr size_t kMostAdded = 4096;
 
  private:
   bool enabled_ = false;
   std::map<std::string, SharedTenant> tenants_;
+  std::map<std::string, SharedTenant> added_;
 };
 
 }  // namespace atl::tenants

@@ -1,0 +1,234 @@
+#include "runtime/tenants/directory.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/log.h"
+#include "runtime/base/sandbox_id.h"
+#include "runtime/base/sha256.h"
+
+namespace atl::tenants {
+namespace {
+
+constexpr int64_t kUseIntervalUs = 60'000'000;
+// The longest wait for an expiry. Times of expiry are of the wall clock, which may be set.
+constexpr int64_t kLongestWaitMs = 60'000;
+constexpr size_t kIdDigits = 12;
+
+bool IsOfTheHost(Role role) {
+  return role != Role::kViewer && role != Role::kDeveloper;
+}
+
+}  // namespace
+
+Directory::Directory(Parts parts) : parts_(std::move(parts)) {
+  expired_until_ms_ = parts_.clock.UnixMillis();
+  if (parts_.provider) {
+    parts_.provider->OnEnd([this](const std::string& key_id) { End(key_id); });
+  }
+  WatchExpiry();
+  use_timer_ = parts_.loop.After(kUseIntervalUs, [this] { WriteUses(); });
+}
+
+Directory::~Directory() {
+  *here_ = false;
+  parts_.loop.Cancel(expiry_timer_);
+  parts_.loop.Cancel(use_timer_);
+}
+
+void Directory::Replace(TenantsFile file) {
+  std::map<std::string, FileKey> next;
+  std::map<std::string, std::string> ids;
+  for (const Tenant& tenant : file.tenants) {
+    for (const std::string& hash : tenant.key_hashes) {
+      std::string id =
+          "f_" + HexEncode(HmacSha256(parts_.secret, "atoll key id\n" + hash)).substr(0, kIdDigits);
+      ids.emplace(id, hash);
+      next.emplace(hash, FileKey{std::move(id), tenant.name});
+    }
+  }
+  std::vector<std::string> ended;
+  for (const auto& [hash, key] : file_keys_) {
+    const auto now = next.find(hash);
+    if (now == next.end() || now->second.tenant != key.tenant) ended.push_back(key.id);
+  }
+  const auto alive = [this](const KeyRecord& record) { return IdentityOf(record).has_value(); };
+  std::vector<std::string> before;
+  for (const KeyRecord* record : parts_.keys->All()) {
+    if (alive(*record)) before.push_back(record->id);
+  }
+  file_keys_.swap(next);
+  file_ids_.swap(ids);
+  parts_.tenants.Replace(std::move(file.tenants));
+  for (const std::string& id : before) {
+    if (!alive(*parts_.keys->Find(id))) ended.push_back(id);
+  }
+  for (const std::string& id : ended) End(id);
+}
+
+Authenticated Directory::IdentityOf(const KeyRecord& record) const {
+  if (record.revoked_at_ms != 0) return tl::unexpected(Denial::kRevoked);
+  if (record.IsExpired(parts_.clock.UnixMillis())) return tl::unexpected(Denial::kExpired);
+  if (!record.tenant.empty() && !parts_.tenants.Find(record.tenant)) {
+    return tl::unexpected(Denial::kTenantGone);
+  }
+  return Identity{.key_id = record.id,
+                  .tenant = record.tenant,
+                  .role = record.role,
+                  .narrowing = record.narrowing};
+}
+
+Authenticated Directory::IdentityOf(const FileKey& key) const {
+  return Identity{.key_id = key.id, .tenant = key.tenant, .role = Role::kDeveloper};
+}
+
+void Directory::Authenticate(std::string_view secret, bool may_ask,
+                             std::function<void(Authenticated)> done) {
+  if (const KeyRecord* record = parts_.keys->FindBySecret(secret)) {
+    Authenticated identity = IdentityOf(*record);
+    if (identity) parts_.keys->Use(record->id);
+    return done(std::move(identity));
+  }
+  const std::string hash = HexEncode(Sha256(secret));
+  if (const auto found = file_keys_.find(hash); found != file_keys_.end()) {
+    return done(IdentityOf(found->second));
+  }
+  // A text of the store's form is never shown to the provider: it is a key of Atoll's own.
+  if (!parts_.provider || IsStoredKey(secret)) return done(tl::unexpected(Denial::kUnknown));
+  parts_.provider->Authenticate(secret, may_ask, std::move(done));
+}
+
+Authenticated Directory::Find(const std::string& key_id) const {
+  if (const KeyRecord* record = parts_.keys->Find(key_id)) return IdentityOf(*record);
+  if (const auto found = file_ids_.find(key_id); found != file_ids_.end()) {
+    return IdentityOf(file_keys_.at(found->second));
+  }
+  if (parts_.provider) return parts_.provider->Find(key_id);
+  return tl::unexpected(Denial::kUnknown);
+}
+
+Result<NewKey> Directory::Make(const KeyRequest& wanted, const std::string& creator) {
+  if (IsOfTheHost(wanted.role) != wanted.tenant.empty()) {
+    return Fail(Code::kInvalidArgument,
+                std::string("the role ") + RoleName(wanted.role) +
+                    (wanted.tenant.empty() ? " belongs to a tenant: name it"
+                                           : " reaches all tenants: make a key of the host"));
+  }
+  if (!wanted.tenant.empty() && !parts_.tenants.Find(wanted.tenant)) {
+    return Fail(Code::kNotFound, "there is no tenant '" + wanted.tenant.substr(0, 64) + "'");
+  }
+  for (const std::string& route : wanted.narrowing.routes) ATOLL_TRY(CheckRouteRule(route));
+  KeyRecord record{.tenant = wanted.tenant,
+                   .role = wanted.role,
+                   .name = wanted.name,
+                   .creator = creator,
+                   .narrowing = wanted.narrowing == Narrowing()
+                                    ? nullptr
+                                    : std::make_shared<const Narrowing>(wanted.narrowing)};
+  if (wanted.lifetime_ms != 0) {
+    record.expires_at_ms = parts_.clock.UnixMillis() + wanted.lifetime_ms;
+  }
+  auto made = parts_.keys->Make(std::move(record));
+  if (made) WatchExpiry();
+  return made;
+}
+
+std::vector<KeyRecord> Directory::KeysOf(const std::string& tenant) const {
+  std::vector<KeyRecord> keys;
+  for (const KeyRecord* record : parts_.keys->All()) {
+    if (record->tenant == tenant) keys.push_back(*record);
+  }
+  return keys;
+}
+
+Status Directory::Revoke(const std::string& tenant, const std::string& key_id) {
+  const KeyRecord* record = parts_.keys->Find(key_id);
+  if (record == nullptr || record->tenant != tenant) {
+    return Fail(Code::kNotFound, "there is no key '" + key_id.substr(0, 64) + "'");
+  }
+  const bool was_alive = record->IsAlive(parts_.clock.UnixMillis());
+  ATOLL_TRY(parts_.keys->Revoke(key_id));
+  if (was_alive) End(key_id);
+  return {};
+}
+
+Result<NewKey> Directory::Rotate(const std::string& tenant, const std::string& key_id,
+                                 int64_t grace_ms, const std::string& creator) {
+  const KeyRecord* found = parts_.keys->Find(key_id);
+  if (found == nullptr || found->tenant != tenant) {
+    return Fail(Code::kNotFound, "there is no key '" + key_id.substr(0, 64) + "'");
+  }
+  const KeyRecord old = *found;
+  const int64_t now = parts_.clock.UnixMillis();
+  if (!old.IsAlive(now)) {
+    return Fail(Code::kFailedPrecondition, "key " + old.id + " has ended: make a new one");
+  }
+  KeyRecord next = old;
+  next.creator = creator;
+  if (old.expires_at_ms != 0) next.expires_at_ms = now + (old.expires_at_ms - old.created_at_ms);
+  ATOLL_ASSIGN(NewKey made, parts_.keys->Make(std::move(next)));
+  const int64_t ends = now + grace_ms;
+  const Status shortened = grace_ms == 0 ? parts_.keys->Revoke(old.id)
+                           : old.expires_at_ms == 0 || old.expires_at_ms > ends
+                               ? parts_.keys->SetExpiry(old.id, ends)
+                               : Status();
+  // Both keys, or the old one alone: the new one was not handed out yet.
+  if (!shortened) {
+    if (const Status undone = parts_.keys->Revoke(made.record.id); !undone) {
+      LogLine(LogLevel::kError, "cannot take back the new key of a failed rotation")
+          .Add("key", made.record.id)
+          .Add(undone.error());
+    }
+    return Fail(shortened.error());
+  }
+  if (grace_ms == 0) End(old.id);
+  WatchExpiry();
+  return made;
+}
+
+void Directory::OnEnd(std::function<void(const std::string&)> ended) {
+  on_end_.push_back(std::move(ended));
+}
+
+std::pair<size_t, size_t> Directory::CountKeys() const {
+  std::pair<size_t, size_t> counts;
+  for (const KeyRecord* record : parts_.keys->All()) {
+    ++(IdentityOf(*record) ? counts.first : counts.second);
+  }
+  return counts;
+}
+
+void Directory::End(const std::string& key_id) {
+  LogLine(LogLevel::kInfo, "a key has ended").Add("key", key_id);
+  parts_.loop.Post([this, here = here_, key_id] {
+    if (!*here) return;
+    for (const auto& ended : on_end_) ended(key_id);
+  });
+}
+
+void Directory::WatchExpiry() {
+  parts_.loop.Cancel(std::exchange(expiry_timer_, 0));
+  const int64_t now = parts_.clock.UnixMillis();
+  int64_t next = now + kLongestWaitMs;
+  std::vector<std::string> expired;
+  for (const KeyRecord* record : parts_.keys->All()) {
+    if (record->expires_at_ms == 0 || record->revoked_at_ms != 0) continue;
+    if (record->expires_at_ms > now) {
+      next = std::min(next, record->expires_at_ms);
+    } else if (record->expires_at_ms > expired_until_ms_) {
+      expired.push_back(record->id);
+    }
+  }
+  expired_until_ms_ = std::max(expired_until_ms_, now);
+  for (const std::string& id : expired) End(id);
+  expiry_timer_ = parts_.loop.After((next - now) * 1000, [this] { WatchExpiry(); });
+}
+
+void Directory::WriteUses() {
+  if (const Status written = parts_.keys->WriteUses(); !written) {
+    LogLine(LogLevel::kWarning, "cannot write when keys were used").Add(written.error());
+  }
+  use_timer_ = parts_.loop.After(kUseIntervalUs, [this] { WriteUses(); });
+}
+
+}  // namespace atl::tenants

@@ -1,0 +1,107 @@
+// Knows every key: those of the key store, those of the tenants' file, and those that an HTTP
+// provider vouches for. Answers whose a key is, and tells when one ends.
+//
+// All refusals of a key look the same to its holder. The cause is for the log, metrics and audit.
+//
+// Thread rule: on the loop.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/loop.h"
+#include "runtime/base/result.h"
+#include "runtime/tenants/denial.h"
+#include "runtime/tenants/http_provider.h"
+#include "runtime/tenants/identity.h"
+#include "runtime/tenants/key_store.h"
+#include "runtime/tenants/tenant_table.h"
+#include "runtime/tenants/tenants_file.h"
+
+namespace atl::tenants {
+
+// A request for a new key.
+struct KeyRequest {
+  std::string tenant;  // empty: of the host
+  Role role = Role::kDeveloper;
+  std::string name;
+  int64_t lifetime_ms = kDefaultKeyDays * 24 * 3600 * 1000;  // 0: the key never expires
+  Narrowing narrowing;
+};
+
+class Directory {
+ public:
+  struct Parts {
+    Loop& loop;
+    const Clock& clock;
+    TenantTable& tenants;
+    std::unique_ptr<KeyStore> keys;
+    std::unique_ptr<HttpProvider> provider;  // null: keys outside of the store are in the file
+    std::string secret;  // hides keys of the file and of the provider behind their ids
+  };
+  explicit Directory(Parts parts);
+  Directory(const Directory&) = delete;
+  Directory& operator=(const Directory&) = delete;
+  ~Directory();
+
+  // Takes the tenants and keys of a file, and drops those of the former one. Keys that are gone, or
+  // whose tenant is gone, end.
+  void Replace(TenantsFile file);
+
+  // Calls `done` with the holder of the key, or why there is none; before it returns if the
+  // provider need not be asked. Notes the use of the key.
+  // If not `may_ask`, only known keys are found, and the provider gets no question.
+  void Authenticate(std::string_view secret, bool may_ask, std::function<void(Authenticated)> done);
+  // Returns the holder of a living key, by the key's id. For tokens that were made from a key.
+  Authenticated Find(const std::string& key_id) const;
+
+  // Makes a key. The role must fit: viewer and developer belong to a tenant, the others to the
+  // host. kInvalidArgument: it does not fit. kNotFound: there is no such tenant.
+  Result<NewKey> Make(const KeyRequest& wanted, const std::string& creator);
+  // Returns the keys of the store that belong to the tenant, also those that have ended.
+  std::vector<KeyRecord> KeysOf(const std::string& tenant) const;
+  // Ends a key of that tenant at once. kNotFound: the tenant has no such key in the store.
+  Status Revoke(const std::string& tenant, const std::string& key_id);
+  // Makes a key with the same rights and lifetime, and ends the old one after `grace_ms`. kNotFound
+  // as for Revoke. kFailedPrecondition: the old key has ended.
+  Result<NewKey> Rotate(const std::string& tenant, const std::string& key_id, int64_t grace_ms,
+                        const std::string& creator);
+
+  // `ended` is called with the id of each key that ends: revoked, expired, or its tenant gone.
+  // Called from the loop, never from within another call, so that a key that revokes itself gets
+  // its answer.
+  void OnEnd(std::function<void(const std::string& key_id)> ended);
+
+  // Returns the number of living and of ended keys in the store.
+  std::pair<size_t, size_t> CountKeys() const;
+
+ private:
+  struct FileKey {
+    std::string id;
+    std::string tenant;
+  };
+  Authenticated IdentityOf(const KeyRecord& record) const;
+  Authenticated IdentityOf(const FileKey& key) const;
+  void End(const std::string& key_id);
+  // Tells of keys that have expired, and waits for the next.
+  void WatchExpiry();
+  void WriteUses();
+
+  const Parts parts_;
+  std::map<std::string, FileKey> file_keys_;     // SHA-256 of the key, as hex → the key
+  std::map<std::string, std::string> file_ids_;  // id of the key → its SHA-256
+  std::vector<std::function<void(const std::string&)>> on_end_;
+  int64_t expired_until_ms_ = 0;  // keys that expired before have been told
+  Loop::Id expiry_timer_ = 0;
+  Loop::Id use_timer_ = 0;
+  std::shared_ptr<bool> here_ = std::make_shared<bool>(true);  // false: destroyed
+};
+
+}  // namespace atl::tenants

@@ -1,0 +1,101 @@
+// The keys that 'atoll key add' has made, in a database of their own. A key is
+// atl_<8 characters>_<43 characters>: its id and 256 random bits. The store keeps the SHA-256 of
+// the whole key. A slow hash would protect nothing that random bits do not, and would let strangers
+// burn CPU.
+//
+// A key that has ended stays listed for kKeepEnded, so that the log can tell a revoked key from an
+// unknown one.
+//
+// Thread rule: on the loop. All keys are in memory; a look-up reads no file. A change is one row
+// and an fsync. Uses are written together, kUsesAtOnce rows at most.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/result.h"
+#include "runtime/base/sqlite.h"
+#include "runtime/tenants/identity.h"
+
+namespace atl::tenants {
+
+inline constexpr size_t kMostKeysOfTenant = 1000;
+inline constexpr size_t kMostKeys = 20'000;
+inline constexpr int64_t kDefaultKeyDays = 90;
+
+struct KeyRecord {
+  std::string id;      // "k_" and 8 of [a-z0-9]
+  std::string hash;    // SHA-256 of the key, 32 bytes
+  std::string tenant;  // empty: of the host
+  Role role = Role::kViewer;
+  std::string name;     // chosen by its maker; may be empty
+  std::string creator;  // key id of its maker
+  int64_t created_at_ms = 0;
+  int64_t expires_at_ms = 0;                   // 0: never
+  int64_t revoked_at_ms = 0;                   // 0: not revoked
+  int64_t last_use_ms = 0;                     // 0: never used; exact to a minute
+  std::shared_ptr<const Narrowing> narrowing;  // null: none
+
+  bool IsExpired(int64_t now_ms) const { return expires_at_ms != 0 && expires_at_ms <= now_ms; }
+  bool IsAlive(int64_t now_ms) const { return revoked_at_ms == 0 && !IsExpired(now_ms); }
+};
+
+// A key that has just been made. `secret` is shown to its maker once and kept nowhere.
+struct NewKey {
+  std::string secret;
+  KeyRecord record;
+};
+
+class KeyStore {
+ public:
+  static constexpr int64_t kKeepEndedMs = 30LL * 24 * 3600 * 1000;
+  static constexpr int64_t kUseIntervalMs = 60'000;
+  static constexpr size_t kUsesAtOnce = 100;
+
+  // Opens or creates the database. `path` may be ":memory:".
+  static Result<std::unique_ptr<KeyStore>> Open(const std::string& path, const Clock& clock);
+
+  // Makes a key. `wanted` has all but id, hash, and the times of creation and use.
+  // kResourceExhausted: too many keys, or the disk is full.
+  Result<NewKey> Make(KeyRecord wanted);
+  // Sets when the key ends. kNotFound: there is no such key.
+  Status SetExpiry(const std::string& id, int64_t expires_at_ms);
+  Status Revoke(const std::string& id);
+
+  // Returns the key's record, alive or not; null if there is none. Valid until the next change.
+  const KeyRecord* Find(const std::string& id) const;
+  // Returns the record whose key this is, in time that does not depend on the secret; else null.
+  const KeyRecord* FindBySecret(std::string_view secret) const;
+  // Returns all records, sorted by their id.
+  std::vector<const KeyRecord*> All() const;
+
+  // Notes that the key was used now.
+  void Use(const std::string& id);
+  // Writes the uses that have been noted, and removes keys that ended long ago. Call once a minute.
+  Status WriteUses();
+
+ private:
+  KeyStore(sqlite::Db db, const Clock& clock) : db_(std::move(db)), clock_(clock) {}
+  Status Prepare();
+  Status Load();
+  Status Write(const KeyRecord& record);
+
+  sqlite::Db db_;
+  std::optional<sqlite::Stmt> write_, use_, remove_;
+  const Clock& clock_;
+  std::map<std::string, KeyRecord> keys_;
+  std::set<std::string> used_;  // ids whose last use is newer than in the database
+};
+
+// Returns true if the text has the form of a key of this store. Other texts may be keys of the
+// tenants' file.
+bool IsStoredKey(std::string_view text);
+
+}  // namespace atl::tenants

@@ -1,0 +1,193 @@
+#include "runtime/tenants/directory.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/sandbox/fakes.h"
+
+namespace atl::tenants {
+namespace {
+
+constexpr char kFileKey[] = "upstream-style-key";
+constexpr int64_t kDayUs = 24LL * 3600 * 1'000'000;
+
+class DirectoryTest : public testing::Test {
+ protected:
+  DirectoryTest() {
+    directory = std::make_unique<Directory>(Directory::Parts{
+        loop, clock, tenants, std::move(*KeyStore::Open(":memory:", clock)), nullptr, "secret"});
+    directory->OnEnd([this](const std::string& id) { ended.push_back(id); });
+    Take(
+        "[[tenants]]\nname = \"red\"\napi_keys = [\"upstream-style-key\"]\n"
+        "[[tenants]]\nname = \"blue\"\n");
+  }
+  void Take(const std::string& text) {
+    auto file = ParseTenants(text, "t");
+    ASSERT_TRUE(file) << file.error().message();
+    directory->Replace(std::move(*file));
+  }
+  Authenticated Ask(const std::string& secret) {
+    Authenticated answer = tl::unexpected(Denial::kUnavailable);
+    directory->Authenticate(secret, true,
+                            [&answer](Authenticated told) { answer = std::move(told); });
+    return answer;
+  }
+  Denial WhyNot(const std::string& secret) {
+    const auto answer = Ask(secret);
+    EXPECT_FALSE(answer);
+    return answer ? Denial::kUnavailable : answer.error();
+  }
+  NewKey Make(const KeyRequest& wanted) {
+    auto made = directory->Make(wanted, "k_maker");
+    EXPECT_TRUE(made) << made.error().message();
+    return *made;
+  }
+
+  sandbox::FakeClock clock;
+  sandbox::FakeLoop loop{clock};
+  TenantTable tenants;
+  std::vector<std::string> ended;
+  std::unique_ptr<Directory> directory;
+};
+
+TEST_F(DirectoryTest, AKeySaysWhoseItIs) {
+  const NewKey key = Make({.tenant = "red", .role = Role::kViewer});
+  const auto identity = Ask(key.secret);
+  ASSERT_TRUE(identity);
+  EXPECT_EQ(identity->tenant, "red");
+  EXPECT_EQ(identity->role, Role::kViewer);
+  EXPECT_EQ(identity->key_id, key.record.id);
+  EXPECT_EQ(directory->Find(key.record.id)->tenant, "red");
+  EXPECT_EQ(key.record.expires_at_ms, clock.unix_ms + kDefaultKeyDays * 24 * 3600 * 1000);
+  EXPECT_EQ(WhyNot("nobody"), Denial::kUnknown);
+  EXPECT_EQ(WhyNot(""), Denial::kUnknown);
+  EXPECT_EQ(directory->Find("k_nobody1").error(), Denial::kUnknown);
+}
+
+TEST_F(DirectoryTest, AKeyOfTheFileIsADevelopers) {
+  const auto identity = Ask(kFileKey);
+  ASSERT_TRUE(identity);
+  EXPECT_EQ(identity->tenant, "red");
+  EXPECT_EQ(identity->role, Role::kDeveloper);
+  EXPECT_EQ(directory->Find(identity->key_id)->tenant, "red");
+  EXPECT_EQ(identity->key_id.find(kFileKey), std::string::npos);
+}
+
+TEST_F(DirectoryTest, TheRoleFitsTheTenant) {
+  EXPECT_EQ(directory->Make({.tenant = "", .role = Role::kDeveloper}, "").error().code(),
+            Code::kInvalidArgument);
+  for (const Role role : {Role::kOperator, Role::kAuditor, Role::kAdmin}) {
+    EXPECT_EQ(directory->Make({.tenant = "red", .role = role}, "").error().code(),
+              Code::kInvalidArgument);
+    EXPECT_TRUE(Ask(Make({.role = role}).secret));
+  }
+  EXPECT_EQ(directory->Make({.tenant = "green"}, "").error().code(), Code::kNotFound);
+  EXPECT_EQ(
+      directory->Make({.tenant = "red", .narrowing = {.routes = {"metrics"}}}, "").error().code(),
+      Code::kInvalidArgument);
+}
+
+TEST_F(DirectoryTest, ARevokedKeyEndsAtOnce) {
+  const NewKey key = Make({.tenant = "red"});
+  EXPECT_EQ(directory->Revoke("blue", key.record.id).error().code(), Code::kNotFound);
+  EXPECT_TRUE(Ask(key.secret));
+  ASSERT_TRUE(directory->Revoke("red", key.record.id));
+  loop.Run();
+  EXPECT_EQ(ended, std::vector<std::string>{key.record.id});
+  EXPECT_EQ(WhyNot(key.secret), Denial::kRevoked);
+  EXPECT_EQ(directory->Find(key.record.id).error(), Denial::kRevoked);
+  ASSERT_TRUE(directory->Revoke("red", key.record.id));
+  loop.Run();
+  EXPECT_EQ(ended.size(), 1U);
+}
+
+TEST_F(DirectoryTest, AKeyEndsWhenItExpires) {
+  const NewKey key = Make({.tenant = "red", .lifetime_ms = 5000});
+  const NewKey never = Make({.tenant = "red", .lifetime_ms = 0});
+  loop.Pass(4'900'000);
+  EXPECT_TRUE(ended.empty());
+  EXPECT_TRUE(Ask(key.secret));
+  loop.Pass(200'000);
+  loop.Run();
+  EXPECT_EQ(ended, std::vector<std::string>{key.record.id});
+  EXPECT_EQ(WhyNot(key.secret), Denial::kExpired);
+  loop.Pass(kDayUs / 100);
+  loop.Run();
+  EXPECT_EQ(ended.size(), 1U);
+  EXPECT_TRUE(Ask(never.secret));
+}
+
+TEST_F(DirectoryTest, ARotatedKeyWorksForItsGrace) {
+  const NewKey old = Make({.tenant = "red",
+                           .role = Role::kViewer,
+                           .name = "ci",
+                           .lifetime_ms = 1000'000,
+                           .narrowing = {.images = {"python:*"}}});
+  loop.Pass(10'000'000);
+  const auto next = directory->Rotate("red", old.record.id, 5000, "k_other");
+  ASSERT_TRUE(next) << next.error().message();
+  EXPECT_EQ(next->record.role, Role::kViewer);
+  EXPECT_EQ(next->record.name, "ci");
+  EXPECT_EQ(next->record.creator, "k_other");
+  EXPECT_EQ(*next->record.narrowing, *old.record.narrowing);
+  EXPECT_EQ(next->record.expires_at_ms, clock.unix_ms + 1000'000);
+  EXPECT_TRUE(Ask(old.secret));
+  EXPECT_TRUE(Ask(next->secret));
+  loop.Pass(5'000'000);
+  EXPECT_EQ(WhyNot(old.secret), Denial::kExpired);
+  loop.Run();
+  EXPECT_EQ(ended, std::vector<std::string>{old.record.id});
+  const auto at_once = directory->Rotate("red", next->record.id, 0, "");
+  ASSERT_TRUE(at_once);
+  EXPECT_EQ(WhyNot(next->secret), Denial::kRevoked);
+  loop.Run();
+  EXPECT_EQ(ended.size(), 2U);
+  EXPECT_EQ(directory->Rotate("red", next->record.id, 0, "").error().code(),
+            Code::kFailedPrecondition);
+  EXPECT_EQ(directory->Rotate("blue", at_once->record.id, 0, "").error().code(), Code::kNotFound);
+}
+
+TEST_F(DirectoryTest, AGraceDoesNotLengthenALife) {
+  const NewKey old = Make({.tenant = "red", .lifetime_ms = 1000});
+  ASSERT_TRUE(directory->Rotate("red", old.record.id, 50'000, ""));
+  loop.Pass(1'000'000);
+  EXPECT_EQ(WhyNot(old.secret), Denial::kExpired);
+}
+
+TEST_F(DirectoryTest, WithItsTenantAllKeysEnd) {
+  const NewKey red = Make({.tenant = "red"});
+  const NewKey blue = Make({.tenant = "blue"});
+  const NewKey host = Make({.role = Role::kAdmin});
+  const std::string of_file = Ask(kFileKey)->key_id;
+  Take("[[tenants]]\nname = \"blue\"\n");
+  loop.Run();
+  EXPECT_EQ(ended, (std::vector<std::string>{of_file, red.record.id}));
+  EXPECT_EQ(WhyNot(red.secret), Denial::kTenantGone);
+  EXPECT_EQ(WhyNot(kFileKey), Denial::kUnknown);
+  EXPECT_TRUE(Ask(blue.secret));
+  EXPECT_TRUE(Ask(host.secret));
+  // A tenant that returns has its keys again.
+  Take("[[tenants]]\nname = \"red\"\n");
+  EXPECT_TRUE(Ask(red.secret));
+}
+
+TEST_F(DirectoryTest, AKeyOfTheFileThatMovesEnds) {
+  const std::string id = Ask(kFileKey)->key_id;
+  Take(
+      "[[tenants]]\nname = \"red\"\n[[tenants]]\nname = \"blue\"\n"
+      "api_keys = [\"upstream-style-key\"]\n");
+  loop.Run();
+  EXPECT_EQ(ended, std::vector<std::string>{id});
+  EXPECT_EQ(Ask(kFileKey)->tenant, "blue");
+}
+
+TEST_F(DirectoryTest, ListsTheKeysOfOneTenant) {
+  const NewKey red = Make({.tenant = "red"});
+  Make({.tenant = "blue"});
+  ASSERT_TRUE(directory->Revoke("red", red.record.id));
+  ASSERT_EQ(directory->KeysOf("red").size(), 1U);
+  EXPECT_NE(directory->KeysOf("red")[0].revoked_at_ms, 0);
+  EXPECT_EQ(directory->CountKeys(), std::pair(size_t{1}, size_t{1}));
+}
+
+}  // namespace
+}  // namespace atl::tenants
