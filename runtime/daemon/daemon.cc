@@ -315,6 +315,11 @@ void Daemon::CollectOwn(MetricSet* metrics) const {
   metrics->Gauge("atoll_http_in_flight", "Requests being handled by the daemon.")
       .Add(concurrency_->in_hand());
   metrics
+      ->Gauge(
+          "atoll_http_open_streams",
+          "Answers under way that may last: streams, answers of sandboxes, WebSockets, forwards.")
+      .Add(server_->open_streams());
+  metrics
       ->Counter("atoll_http_refused_total",
                 "Requests refused because server.limit_concurrency was reached.")
       .Add(concurrency_->refused());
@@ -485,7 +490,7 @@ void Daemon::Apply(const Config& config) {
 // Ends what was authorised by the old key.
 void Daemon::RotateKey() {
   api_->SetApiKey(config_.api_key);
-  server_->EndExchanges();
+  server_->EndExchanges([](const std::string&) { return true; });
   LogLine(
       LogLevel::kInfo,
       "the API key was replaced: streams were cut, and clients must fetch sandboxes' tokens again");

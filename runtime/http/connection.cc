@@ -116,6 +116,7 @@ void Connection::Dispatch() {
   continue_pending_ = head_.expect_continue;
   state_ = State::kHandling;
   asked_ = true;
+  authority_.clear();
   ClearDeadline();
   auto exchange = std::make_shared<ExchangeImpl>(shared_from_this(), std::move(head_.request));
   try {
@@ -332,6 +333,10 @@ void Connection::FinishSoon() {
 
 void Connection::Revoke() {
   if (state_ != State::kHandling) return;
+  if (on_revoke_) {
+    const auto on_revoke = on_revoke_;
+    return on_revoke();
+  }
   // Proxied and streamed answers have set a callback for the end.
   if (on_abort_ || !body_.done()) return Abort(true);
   revoked_ = single_ = true;
@@ -360,6 +365,7 @@ void Connection::Close(bool properly) {
   // The pending read is ended here and not by its completion: its callback holds this connection,
   // and if the loop ends now, nothing else would break the cycle.
   if (on_read_) ReadMore(std::exchange(on_read_, nullptr));
+  on_revoke_ = nullptr;
   if (auto on_abort = std::exchange(on_abort_, nullptr)) on_abort();
   core_->connections.erase(this);
   if (core_->connections.empty() && core_->on_idle) {

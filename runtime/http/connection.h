@@ -37,6 +37,11 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   void CloseAfterAnswer() { single_ = true; }
   // See Server::EndExchanges.
   void Revoke();
+  // See Exchange::SetAuthority.
+  const std::string& authority() const { return authority_; }
+  void SetAuthority(std::string authority) { authority_ = std::move(authority); }
+  // True while the current answer is a stream, a forwarded answer or a tunnel.
+  bool streams() const { return on_abort_ != nullptr; }
   // True if the current exchange may still be answered, but must not start anything that lasts.
   bool revoked() const { return revoked_; }
   // Closes at once; pending operations fail. With `reset` the peer sees an error instead of an end,
@@ -95,6 +100,9 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   // connection is already closed, soon and from the loop. nullptr cancels it unless it is already
   // posted.
   void SetOnAbort(std::function<void()> on_abort);
+  // Sets what Revoke calls instead of aborting the connection. The callback ends the connection
+  // soon.
+  void SetOnRevoke(std::function<void()> on_revoke) { on_revoke_ = std::move(on_revoke); }
   bool is_head() const { return is_head_; }
 
  private:
@@ -137,6 +145,8 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   bool eof_ = false;
   OnRead on_read_;
   std::function<void()> on_abort_;
+  std::function<void()> on_revoke_;
+  std::string authority_;
 
   Buffer input_;
   HeadScanner scanner_;

@@ -96,6 +96,10 @@ ExchangeImpl::~ExchangeImpl() {
   connection_->Respond(ErrorResponse(500, "GENERAL::INTERNAL_ERROR", "internal error"));
 }
 
+void ExchangeImpl::SetAuthority(std::string authority) {
+  if (!answered_) connection_->SetAuthority(std::move(authority));
+}
+
 void ExchangeImpl::ReadBody(size_t limit, std::function<void(Result<std::string>)> done) {
   if (AnnouncesMoreThan(*connection_, limit)) {
     connection_->DropAfterResponse();

@@ -17,6 +17,7 @@ class ExchangeImpl final : public Exchange {
   ~ExchangeImpl() override;
 
   const Request& request() const override { return request_; }
+  void SetAuthority(std::string authority) override;
   void ReadBody(size_t limit, std::function<void(Result<std::string>)> done) override;
   void SaveBody(int fd, uint64_t limit, std::function<void(Result<uint64_t>)> done) override;
   void Respond(Response response) override;

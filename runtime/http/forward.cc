@@ -382,12 +382,14 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
     if (upstream_.edit_response) upstream_.edit_response(response_.status, &protocol);
     AppendField("Upgrade", protocol.Get("upgrade"), &out_);
     out_.append("\r\n");
-    connection_->stream().Write({out_}, [self = shared_from_this()](int error, size_t) {
+    const bool web_socket = EqualNoCase(protocol.Get("upgrade"), "websocket");
+    connection_->stream().Write({out_}, [self = shared_from_this(), web_socket](int error, size_t) {
       if (self->ended_) return;
       if (error != 0) return self->ClientGone();
       std::shared_ptr<Stream> socket = std::move(self->socket_);
       self->End();
-      StartTunnel(self->connection_, std::move(socket), std::move(self->in_), self->upstream_.held);
+      StartTunnel(self->connection_, std::move(socket), std::move(self->in_), self->upstream_.held,
+                  web_socket);
     });
   }
 

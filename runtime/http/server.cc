@@ -8,6 +8,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -153,8 +154,17 @@ class ServerImpl final : public Server {
     state_->core->tls = std::move(tls);
   }
 
-  void EndExchanges() override {
-    ForEachConnection(*state_->core, [](Connection& connection) { connection.Revoke(); });
+  void EndExchanges(const std::function<bool(const std::string&)>& ended) override {
+    ForEachConnection(*state_->core, [&ended](Connection& connection) {
+      if (ended(connection.authority())) connection.Revoke();
+    });
+  }
+
+  size_t open_streams() const override {
+    const auto& connections = state_->core->connections;
+    return static_cast<size_t>(
+        std::count_if(connections.begin(), connections.end(),
+                      [](const Connection* connection) { return connection->streams(); }));
   }
 
   void Stop(int grace_ms, std::function<void()> done) override {

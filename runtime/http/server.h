@@ -84,6 +84,10 @@ class Exchange {
   virtual ~Exchange() = default;
   virtual const Request& request() const = 0;
 
+  // Names what the request was authorised by, so that Server::EndExchanges can end the exchange
+  // when the authority ends. Call at most once, before anything else.
+  virtual void SetAuthority(std::string authority) { static_cast<void>(authority); }
+
   // Reads the whole body. kResourceExhausted: over `limit` bytes; the connection closes after the
   // response. `done` may be called before this returns, if the body has already arrived.
   virtual void ReadBody(size_t limit, std::function<void(Result<std::string>)> done) = 0;
@@ -145,10 +149,13 @@ class Server {
   virtual uint16_t port() const = 0;
   // Sets ServerConfig::tls for new connections; null: no TLS.
   virtual void SetTls(std::shared_ptr<const TlsContext> tls) = 0;
-  // Ends what clients were authorised for before this call: streams, forwarded exchanges, tunnels
-  // and requests whose body is still arriving are cut. A request in hand is answered but cannot
-  // start a stream, and its connection closes. Idle connections stay.
-  virtual void EndExchanges() = 0;
+  // Ends the exchanges for whose authority `ended` returns true; it is empty for an exchange
+  // without one. Streams, forwarded exchanges, tunnels and requests whose body is still arriving
+  // are cut. A request in hand is answered but cannot start a stream, and its connection closes.
+  // Idle connections stay.
+  virtual void EndExchanges(const std::function<bool(const std::string& authority)>& ended) = 0;
+  // Returns the number of answers that last: streams, forwarded answers and tunnels.
+  virtual size_t open_streams() const = 0;
   // Stops accepting and closes idle connections. Exchanges in progress may finish within
   // `grace_ms`.
   virtual void Stop(int grace_ms, std::function<void()> done) = 0;

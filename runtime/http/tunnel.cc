@@ -1,27 +1,39 @@
 #include "runtime/http/tunnel.h"
 
+#include <cstdint>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "runtime/http/connection.h"
+#include "runtime/http/websocket.h"
 
 namespace atl::http {
 namespace {
 
 constexpr size_t kTunnelRead = 16 << 10;
+// Time of a client to take the close frame of a revoked WebSocket and to end its side.
+constexpr int64_t kFarewellUs = 500'000;
+constexpr uint16_t kPolicyViolation = 1008;  // RFC 6455 section 7.4.1
 
 class Tunnel : public std::enable_shared_from_this<Tunnel> {
  public:
   Tunnel(std::shared_ptr<Connection> connection, std::shared_ptr<Stream> upstream,
-         Buffer from_upstream, std::shared_ptr<const void> held)
+         Buffer from_upstream, std::shared_ptr<const void> held, bool web_socket)
       : connection_(std::move(connection)),
         upstream_(std::move(upstream)),
         from_upstream_(std::move(from_upstream)),
-        held_(std::move(held)) {}
+        held_(std::move(held)) {
+    if (web_socket) frames_.emplace();
+  }
 
   void Start() {
     connection_->ForgetRead();
     connection_->SetOnAbort([weak = weak_from_this()] {
       if (const auto self = weak.lock()) self->Break();
+    });
+    connection_->SetOnRevoke([weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->Revoke();
     });
     ToUpstream();
     ToClient();
@@ -30,16 +42,19 @@ class Tunnel : public std::enable_shared_from_this<Tunnel> {
  private:
   void ToUpstream() {
     if (ended_) return;
+    if (revoked_) connection_->input().Consume(connection_->input().size());
     if (connection_->input().empty()) {
       return connection_->ReadMore([self = shared_from_this()](int error) {
         if (error == 0) return self->ToUpstream();
         if (error != kEndOfStream) return self->Break();
+        if (self->revoked_) return self->End(false);
         self->upstream_->ShutdownSend();
         self->EndDirection();
       });
     }
     upstream_->Write({connection_->input().view()},
                      [self = shared_from_this()](int error, size_t n) {
+                       if (self->revoked_) return self->ToUpstream();
                        if (error != 0) return self->Break();
                        self->connection_->input().Consume(n);
                        self->ToUpstream();
@@ -48,10 +63,12 @@ class Tunnel : public std::enable_shared_from_this<Tunnel> {
 
   void ToClient() {
     if (ended_) return;
+    if (revoked_) return SendClose();
     if (from_upstream_.empty()) {
       const Buffer::Space space = from_upstream_.Prepare(kTunnelRead);
       return upstream_->Read(space.data, space.size,
                              [self = shared_from_this()](int error, size_t n) {
+                               if (self->revoked_) return;  // Revoke has sent the close frame
                                self->from_upstream_.Commit(n);
                                if (error == 0) return self->ToClient();
                                if (error != kEndOfStream) return self->Break();
@@ -59,12 +76,37 @@ class Tunnel : public std::enable_shared_from_this<Tunnel> {
                                self->EndDirection();
                              });
     }
+    writing_ = true;
     connection_->stream().Write({from_upstream_.view()},
                                 [self = shared_from_this()](int error, size_t n) {
+                                  self->writing_ = false;
                                   if (error != 0) return self->Break();
+                                  if (self->frames_) {
+                                    self->frames_->Pass(self->from_upstream_.view().substr(0, n));
+                                  }
                                   self->from_upstream_.Consume(n);
                                   self->ToClient();
                                 });
+  }
+
+  void Revoke() {
+    if (ended_ || std::exchange(revoked_, true)) return;
+    if (!frames_ || directions_ended_ != 0) return Break();
+    upstream_->Close();
+    connection_->core().loop.After(kFarewellUs, [weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->Break();
+    });
+    if (!writing_) SendClose();
+  }
+
+  void SendClose() {
+    if (!frames_->between_frames()) return Break();
+    AppendCloseFrame(&close_frame_, kPolicyViolation,
+                     "the authorisation of this connection has ended");
+    connection_->stream().Write({close_frame_}, [self = shared_from_this()](int error, size_t) {
+      if (error != 0) return self->Break();
+      self->connection_->stream().ShutdownSend();
+    });
   }
 
   void EndDirection() {
@@ -76,6 +118,7 @@ class Tunnel : public std::enable_shared_from_this<Tunnel> {
     if (std::exchange(ended_, true)) return;
     upstream_->Close();
     connection_->SetOnAbort(nullptr);
+    connection_->SetOnRevoke(nullptr);
     connection_->Abort(reset);
   }
 
@@ -83,16 +126,20 @@ class Tunnel : public std::enable_shared_from_this<Tunnel> {
   const std::shared_ptr<Stream> upstream_;
   Buffer from_upstream_;
   const std::shared_ptr<const void> held_;
+  std::optional<FrameBoundary> frames_;  // frames that the client gets; none: no WebSocket
+  std::string close_frame_;
   int directions_ended_ = 0;
+  bool writing_ = false;  // a write to the client is in flight
+  bool revoked_ = false;
   bool ended_ = false;
 };
 
 }  // namespace
 
 void StartTunnel(const std::shared_ptr<Connection>& connection, std::shared_ptr<Stream> upstream,
-                 Buffer from_upstream, std::shared_ptr<const void> held) {
+                 Buffer from_upstream, std::shared_ptr<const void> held, bool web_socket) {
   std::make_shared<Tunnel>(connection, std::move(upstream), std::move(from_upstream),
-                           std::move(held))
+                           std::move(held), web_socket)
       ->Start();
 }
 

@@ -1,5 +1,7 @@
 #include "runtime/http/websocket.h"
 
+#include <algorithm>
+
 #include "runtime/base/base64.h"
 
 namespace atl::http {
@@ -180,6 +182,27 @@ Status WebSocketReader::Control(uint8_t opcode, std::string_view payload, Sink* 
     }
     default:
       return Fail(Code::kInvalidArgument, "frame: unknown opcode");
+  }
+}
+
+void FrameBoundary::Pass(std::string_view bytes) {
+  while (!bytes.empty()) {
+    if (payload_left_ != 0) {
+      const auto passed = static_cast<size_t>(std::min<uint64_t>(payload_left_, bytes.size()));
+      payload_left_ -= passed;
+      bytes.remove_prefix(passed);
+      continue;
+    }
+    head_[head_size_++] = static_cast<unsigned char>(bytes.front());
+    bytes.remove_prefix(1);
+    if (head_size_ < 2) continue;
+    const uint64_t length = head_[1] & 0x7F;
+    const size_t extra = length == 126 ? 2 : length == 127 ? 8 : 0;
+    const size_t mask = (head_[1] & 0x80) != 0 ? 4 : 0;
+    if (head_size_ < 2 + extra + mask) continue;
+    payload_left_ = extra == 0 ? length : 0;
+    for (size_t i = 0; i < extra; ++i) payload_left_ = (payload_left_ << 8) | head_[2 + i];
+    head_size_ = 0;
   }
 }
 

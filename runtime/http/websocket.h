@@ -52,6 +52,21 @@ class WebSocketReader {
   bool closed_ = false;
 };
 
+// Finds the ends of frames in one direction of a WebSocket, without reading their payloads, so that
+// a relay knows when it may add a frame of its own.
+class FrameBoundary {
+ public:
+  void Pass(std::string_view bytes);
+  // True if no frame has begun that has not ended.
+  bool between_frames() const { return head_size_ == 0 && payload_left_ == 0; }
+
+ private:
+  static constexpr size_t kMaxHead = 14;
+  std::array<unsigned char, kMaxHead> head_{};
+  size_t head_size_ = 0;
+  uint64_t payload_left_ = 0;
+};
+
 enum class Opcode : uint8_t { kText = 1, kBinary = 2, kClose = 8, kPing = 9, kPong = 10 };
 // Appends a server's frame, unfragmented. The payload is `first` followed by `second`.
 void AppendFrame(std::string* out, Opcode opcode, std::string_view first,

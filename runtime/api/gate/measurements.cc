@@ -72,6 +72,9 @@ class MeasuredExchange final : public http::Exchange {
       : exchange_(std::move(exchange)), time_(std::move(time)) {}
 
   const http::Request& request() const override { return exchange_->request(); }
+  void SetAuthority(std::string authority) override {
+    exchange_->SetAuthority(std::move(authority));
+  }
   void ReadBody(size_t limit, std::function<void(Result<std::string>)> done) override {
     exchange_->ReadBody(limit, std::move(done));
   }

@@ -30,6 +30,9 @@ class Forwarded : public testing::Test {
  protected:
   Forwarded()
       : server_([this](const std::shared_ptr<Exchange>& exchange) {
+          if (const auto key = exchange->request().headers.Get("X-Key"); !key.empty()) {
+            exchange->SetAuthority(std::string(key));
+          }
           Upstream upstream;
           upstream.socket_path = upstream_.path();
           upstream.target = exchange->request().target;
@@ -67,6 +70,17 @@ class Forwarded : public testing::Test {
 
   static std::string Get(const std::string& target, const std::string& fields = "") {
     return "GET " + target + " HTTP/1.1\r\nHost: h\r\n" + fields + "\r\n";
+  }
+
+  void Revoke(const std::string& key) {
+    server_.OnLoop([&] {
+      server_.server().EndExchanges([&](const std::string& authority) { return authority == key; });
+    });
+  }
+  size_t OpenStreams() {
+    size_t open = 0;
+    server_.OnLoop([&] { open = server_.server().open_streams(); });
+    return open;
   }
 
   // Returns true if everything that exchanges hold is released within 10 s.
@@ -508,14 +522,48 @@ TEST_F(Forwarded, AMalformedRequestBodyEndsTheUpstreamConnection) {
   EXPECT_EQ(upstream.ReadToEnd(), "");
 }
 
+TEST_F(Forwarded, WhatARevokedKeyHasOpenedEndsAndNothingElse) {
+  constexpr char kHead[] = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n";
+  Peer red = server_.Connect(), blue = server_.Connect(), waiting = server_.Connect();
+  red.Send(Get("/red", "X-Key: red\r\n"));
+  Peer of_red = upstream_.Accept();
+  of_red.Send(kHead);
+  red.ReadUntil("a\r\n");
+  waiting.Send(Get("/waiting", "X-Key: red\r\n"));
+  Peer of_waiting = upstream_.Accept();
+  of_waiting.ReadUntil("\r\n\r\n");
+  // The connection has carried a request of the revoked key, but this one is of another.
+  blue.Send(Get("/first", "X-Key: red\r\n"));
+  Peer of_first = upstream_.Accept();
+  of_first.Send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx");
+  EXPECT_EQ(BodyOf(blue.ReadResponse()), "x");
+  blue.Send(Get("/blue"));
+  Peer of_blue = upstream_.Accept();
+  of_blue.Send(kHead);
+  blue.ReadUntil("a\r\n");
+  EXPECT_EQ(OpenStreams(), 3U);
+
+  Revoke("red");
+  EXPECT_EQ(OpenStreams(), 1U);
+  bool reset = false;
+  EXPECT_EQ(red.ReadToEnd(&reset), "");
+  EXPECT_TRUE(reset);
+  EXPECT_EQ(waiting.ReadToEnd(), "");
+  of_red.ReadUntil("\r\n\r\n");
+  EXPECT_EQ(of_red.ReadToEnd(), "");
+  EXPECT_EQ(of_waiting.ReadToEnd(), "");
+  of_blue.Send("1\r\nb\r\n0\r\n\r\n");
+  blue.ReadUntil("0\r\n\r\n");
+}
+
 class Upgraded : public Forwarded {
  protected:
   // Opens a tunnel between a client and an upstream.
-  std::pair<Peer, Peer> Tunnel() {
+  std::pair<Peer, Peer> Tunnel(const std::string& first = "first") {
     Peer client = server_.Connect();
     client.Send(Get("/ws",
                     "Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n"
-                    "Sec-WebSocket-Key: k\r\n"));
+                    "Sec-WebSocket-Key: k\r\nX-Key: red\r\n"));
     Peer upstream = upstream_.Accept();
     const std::string head = upstream.ReadUntil("\r\n\r\n");
     EXPECT_EQ(FieldsOf(head, "upgrade"), std::vector<std::string>{"websocket"});
@@ -523,11 +571,12 @@ class Upgraded : public Forwarded {
     EXPECT_EQ(FieldsOf(head, "sec-websocket-key"), std::vector<std::string>{"k"});
     upstream.Send(
         "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\n"
-        "Upgrade: websocket\r\nSec-WebSocket-Accept: a\r\n\r\nfirst");
+        "Upgrade: websocket\r\nSec-WebSocket-Accept: a\r\n\r\n" +
+        first);
     EXPECT_EQ(client.ReadUntil("\r\n\r\n"),
               "HTTP/1.1 101 Switching Protocols\r\nSec-WebSocket-Accept: a\r\n"
               "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
-    EXPECT_EQ(client.ReadExactly(5), "first");
+    EXPECT_EQ(client.ReadExactly(first.size()), first);
     return {std::move(client), std::move(upstream)};
   }
 };
@@ -569,6 +618,32 @@ TEST_F(Upgraded, EndsWithTheUpstream) {
   auto [client, upstream] = Tunnel();
   upstream.Close();
   EXPECT_EQ(client.ReadToEnd(), "");
+}
+
+TEST_F(Upgraded, ARevokedWebSocketIsToldWhy) {
+  auto [client, upstream] = Tunnel("\x81\x02hi");
+  client.Send("ignored");
+  EXPECT_EQ(upstream.ReadExactly(7), "ignored");
+  Revoke("red");
+  bool reset = false;
+  const std::string close = client.ReadToEnd(&reset);
+  EXPECT_FALSE(reset);
+  EXPECT_EQ(close.substr(0, 1), "\x88");
+  EXPECT_EQ(close.substr(2),
+            std::string("\x03\xF0") + "the authorisation of this connection has ended");
+  EXPECT_EQ(upstream.ReadToEnd(), "");
+  // The client does not answer, and is not waited for.
+  EXPECT_TRUE(LetsGo());
+}
+
+TEST_F(Upgraded, ARevokedWebSocketWithinAFrameIsReset) {
+  auto [client, upstream] = Tunnel("\x81\x03hi");
+  Revoke("red");
+  bool reset = false;
+  EXPECT_EQ(client.ReadToEnd(&reset), "");
+  EXPECT_TRUE(reset);
+  EXPECT_EQ(upstream.ReadToEnd(), "");
+  EXPECT_TRUE(LetsGo());
 }
 
 TEST_F(Upgraded, EndsWhenTheServerStops) {

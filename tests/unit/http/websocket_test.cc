@@ -126,5 +126,26 @@ TEST(WebSocket, BothEndsReadEachOther) {
   }
 }
 
+TEST(WebSocket, TheEndsOfFramesAreFound) {
+  for (const size_t size : {0U, 1U, 125U, 126U, 65535U, 65536U}) {
+    const std::string payload(size, 'x');
+    std::string masked, plain;
+    AppendMaskedFrame(&masked, Opcode::kText, payload, {1, 2, 3, 4});
+    AppendFrame(&plain, Opcode::kText, payload);
+    for (const std::string& frame : {masked, plain}) {
+      FrameBoundary single, whole;
+      for (size_t i = 0; i < frame.size(); ++i) {
+        EXPECT_EQ(single.between_frames(), i == 0) << size << " " << i;
+        single.Pass({&frame[i], 1});
+      }
+      EXPECT_TRUE(single.between_frames()) << size;
+      whole.Pass(frame + frame + frame.substr(0, 1));
+      EXPECT_FALSE(whole.between_frames()) << size;
+      whole.Pass(frame.substr(1));
+      EXPECT_TRUE(whole.between_frames()) << size;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace atl::http
