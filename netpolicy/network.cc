@@ -82,7 +82,9 @@ class HostNetwork final : public Network {
   bool SlotLinkGone(uint32_t slot) override;
   Status ClaimSlot(uint32_t slot, const SlotRequest& request) override;
   Status CheckRequest(const SlotRequest& request) const override;
-  Result<std::shared_ptr<const Egress>> MakeReady(SharedPolicy policy) const override;
+  void SetCeilings(CeilingOf ceilings) override { enforcer_->SetCeilings(std::move(ceilings)); }
+  Result<std::shared_ptr<const Egress>> MakeReady(SharedPolicy policy,
+                                                  const std::string& tenant) const override;
   Status SetPolicy(uint32_t slot, std::shared_ptr<const Egress> egress) override;
   void SetInterceptor(uint32_t slot, std::shared_ptr<Interceptor> interceptor) override {
     proxy_->SetInterceptor(SourceOfSlot(slot), std::move(interceptor));
@@ -439,8 +441,9 @@ Status HostNetwork::CheckRequest(const SlotRequest& request) const {
   return enforcer_->Check(request);
 }
 
-Result<std::shared_ptr<const Egress>> HostNetwork::MakeReady(SharedPolicy policy) const {
-  return enforcer_->MakeReady(std::move(policy));
+Result<std::shared_ptr<const Egress>> HostNetwork::MakeReady(SharedPolicy policy,
+                                                             const std::string& tenant) const {
+  return enforcer_->MakeReady(std::move(policy), enforcer_->CeilingOf(tenant));
 }
 
 Status HostNetwork::SetPolicy(uint32_t slot, std::shared_ptr<const Egress> egress) {

@@ -85,11 +85,16 @@ class Network {
   virtual Status ClaimSlot(uint32_t slot, const SlotRequest& request) = 0;
   // Returns the error that ClaimSlot would return for the request in any slot.
   virtual Status CheckRequest(const SlotRequest& request) const = 0;
-  // Combines a policy with the operator's lists. kInvalidArgument: the policy cannot be enforced;
-  // the message says why.
-  virtual Result<std::shared_ptr<const Egress>> MakeReady(SharedPolicy policy) const = 0;
+  // Sets where the ceilings of tenants come from. Call before the first claim; without it there are
+  // none. Each policy is restricted to the ceiling of its slot's tenant when it is made ready.
+  virtual void SetCeilings(CeilingOf ceilings) = 0;
+  // Combines a policy of a tenant's sandbox with the operator's lists and the tenant's ceiling.
+  // kInvalidArgument: the policy cannot be enforced; the message says why.
+  virtual Result<std::shared_ptr<const Egress>> MakeReady(SharedPolicy policy,
+                                                          const std::string& tenant) const = 0;
   // Replaces the policy of a slot in one transaction. If it fails, the former policy stays. Flows
-  // that the new policy does not allow are cut within a tenth of a second.
+  // that the new policy does not allow are cut within a tenth of a second. kInternal: the slot's
+  // policy had a ceiling, and the new one was made without.
   virtual Status SetPolicy(uint32_t slot, std::shared_ptr<const Egress> egress) = 0;
   // Sets the interceptor (splice/interceptor.h) that takes over new connections of the slot to
   // ports 80 and 443. Null, the initial value, means none.

@@ -96,13 +96,34 @@ RangeAction ActionOf(const PolicyRule& rule, const std::vector<IpPrefix>& guarde
   return named ? RangeAction::kNamed : RangeAction::kAllow;
 }
 
-Egress::Ranges RangesOf(const std::vector<PolicyRule>& rules, PortKey key,
-                        const std::vector<IpPrefix>& guarded) {
+// All rules, and how far the ceiling restricts them.
+struct Rules {
+  const std::vector<PolicyRule>& all;
+  const Ceiling* ceiling;  // null: none
+  size_t unrestricted;     // number of the first rules, which the ceiling does not restrict
+  Action default_action;
+};
+
+Egress::Ranges RangesOf(const Rules& rules, PortKey key, const std::vector<IpPrefix>& guarded) {
   RangeMap map;
-  for (const PolicyRule& rule : rules) {
+  for (size_t i = 0; i < rules.all.size(); ++i) {
+    const PolicyRule& rule = rules.all[i];
     if (rule.parsed.kind != PolicyTarget::Kind::kPrefix) continue;
     const bool holds = key == kNoPort ? !IsNarrowed(rule) : Covers(rule, key);
-    if (holds) map.Add(rule.parsed.prefix, ActionOf(rule, guarded));
+    if (!holds) continue;
+    // The action follows from the whole prefix, because a part of it may lie within a guarded one
+    // that the rule does not name.
+    const RangeAction action = ActionOf(rule, guarded);
+    const bool restricted =
+        rules.ceiling != nullptr && i >= rules.unrestricted && rule.action == Action::kAllow;
+    if (!restricted) {
+      map.Add(rule.parsed.prefix, action);
+      continue;
+    }
+    for (const IpPrefix& part : rules.ceiling->Clip(rule.parsed.prefix)) map.Add(part, action);
+  }
+  if (rules.ceiling != nullptr && rules.default_action == Action::kAllow) {
+    for (const IpPrefix& prefix : rules.ceiling->prefixes()) map.Add(prefix, RangeAction::kAllow);
   }
   return map.Take();
 }
@@ -138,11 +159,14 @@ bool NameScope::Allows(PortKey port) const {
 
 Result<std::shared_ptr<const Egress>> Egress::Make(SharedPolicy policy,
                                                    const OperatorRules& operator_rules,
-                                                   const std::vector<IpPrefix>& guarded) {
+                                                   const std::vector<IpPrefix>& guarded,
+                                                   SharedCeiling ceiling) {
   std::shared_ptr<Egress> egress(new Egress());
   std::vector<PolicyRule>& rules = egress->rules_;
   rules = operator_rules.deny_always;
   rules.insert(rules.end(), operator_rules.allow_always.begin(), operator_rules.allow_always.end());
+  egress->operator_rules_ = rules.size();
+  egress->ceiling_ = std::move(ceiling);
   rules.insert(rules.end(), policy->rules.begin(), policy->rules.end());
   const bool names = std::any_of(rules.begin(), rules.end(), [](const PolicyRule& rule) {
     return rule.parsed.kind != PolicyTarget::Kind::kPrefix;
@@ -181,10 +205,12 @@ Result<std::shared_ptr<const Egress>> Egress::Make(SharedPolicy policy,
                     " different ports (tcp and udp count separately); the limit is " +
                     std::to_string(kMaxPortClasses));
   }
-  egress->ranges_ = RangesOf(rules, kNoPort, guarded);
+  const Rules ordered{rules, egress->ceiling_.get(), egress->operator_rules_,
+                      egress->policy_->default_action};
+  egress->ranges_ = RangesOf(ordered, kNoPort, guarded);
   size_t total = egress->ranges_.size();
   for (const PortKey& key : keys) {
-    egress->port_ranges_.emplace_back(key, RangesOf(rules, key, guarded));
+    egress->port_ranges_.emplace_back(key, RangesOf(ordered, key, guarded));
     total += egress->port_ranges_.back().second.size();
     if (total > kMaxRanges) {
       return Fail(Code::kInvalidArgument, "policy: the addresses and ports result in more than " +
@@ -214,10 +240,11 @@ std::vector<uint32_t> Egress::RulesFor(std::string_view name) const {
 
 NameScope Egress::JudgeName(std::string_view name) const {
   NameScope scope;
+  const bool within = !ceiling_ || ceiling_->CoversName(name);
   for (const uint32_t index : RulesFor(name)) {
     const PolicyRule& rule = rules_[index];
     scope.by_rule = true;
-    if (rule.action == Action::kDeny) return scope;
+    if (rule.action == Action::kDeny || (!within && index >= operator_rules_)) return scope;
     if (!IsNarrowed(rule)) {
       scope.any_port = true;
       return scope;
@@ -229,7 +256,7 @@ NameScope Egress::JudgeName(std::string_view name) const {
       }
     }
   }
-  scope.any_port = policy_->default_action == Action::kAllow;
+  scope.any_port = within && policy_->default_action == Action::kAllow;
   return scope;
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "netpolicy/address/ip.h"
+#include "netpolicy/policy/ceiling.h"
 #include "netpolicy/policy/policy.h"
 
 namespace atl::netpolicy {
@@ -58,16 +59,21 @@ struct AddressRange {
 class Egress {
  public:
   // Compiles `policy`. `guarded` lists prefixes that can only be reached if a rule names them or a
-  // part of them. kInvalidArgument: the rules use more port classes, or result in more ranges, than
-  // the limits below.
+  // part of them. With a `ceiling`, the policy's rules and its default allow only what the ceiling
+  // covers; the operator's rules are not restricted. kInvalidArgument: the rules use more port
+  // classes, or result in more ranges, than the limits below.
   static Result<std::shared_ptr<const Egress>> Make(SharedPolicy policy,
                                                     const OperatorRules& operator_rules,
-                                                    const std::vector<IpPrefix>& guarded);
+                                                    const std::vector<IpPrefix>& guarded,
+                                                    SharedCeiling ceiling);
   static constexpr size_t kMaxPortClasses = 64;
   static constexpr size_t kMaxRanges = 16384;
 
   const SharedPolicy& policy() const { return policy_; }
-  Action default_action() const { return policy_->default_action; }
+  const SharedCeiling& ceiling() const { return ceiling_; }
+  // Returns the action for everything that no rule and no allowed name decides. Under a ceiling it
+  // is kDeny: a policy that allows by default allows the targets of the ceiling.
+  Action default_action() const { return ceiling_ ? Action::kDeny : policy_->default_action; }
 
   // Returns the ports at which `name` (lower case, no trailing dot) may be used. The operator's
   // lists decide first, then the policy's rules, then the known DoH resolvers (denied unless a rule
@@ -81,9 +87,11 @@ class Egress {
   // Returns true if a rule names the address (RangeAction::kNamed), for any port.
   bool NamesAddress(const IpAddress& address) const;
 
-  // Returns true if a rule names a name. Then connections to ports 80 and 443 are judged by the
-  // name that they carry.
-  bool has_names() const { return !exact_.empty() || !below_.empty(); }
+  // Returns true if a rule or the ceiling names a name. Then connections to ports 80 and 443 are
+  // judged by the name that they carry.
+  bool has_names() const {
+    return !exact_.empty() || !below_.empty() || (ceiling_ && ceiling_->has_names());
+  }
 
   // Ranges for the rules in the kernel: disjoint and ascending. `ranges` is for packets of any
   // port, `port_ranges` has one list for each port that an address rule names. The list of a port
@@ -99,7 +107,9 @@ class Egress {
   std::vector<uint32_t> RulesFor(std::string_view name) const;
 
   SharedPolicy policy_;
+  SharedCeiling ceiling_;          // null: none
   std::vector<PolicyRule> rules_;  // all rules in order of precedence
+  size_t operator_rules_ = 0;      // number of the operator's rules, which come first
   // Rules by name, as ascending indices into rules_.
   std::unordered_map<std::string, std::vector<uint32_t>> exact_;
   std::unordered_map<std::string, std::vector<uint32_t>> below_;

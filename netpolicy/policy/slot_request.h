@@ -15,6 +15,7 @@ struct SlotRequest {
   std::string network;            // the named network it joins; empty: none
   std::string hostname;           // a name by which peers of that network find it, besides its id
   uint64_t bytes_per_second = 0;  // limit in each direction; 0: none
+  std::string tenant = {};        // owner of the network's name; empty: the host
 };
 struct LiveSlot {
   uint32_t slot = 0;

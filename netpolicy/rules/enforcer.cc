@@ -60,8 +60,9 @@ std::optional<bool> EndsByAddress(const Egress* egress, const std::vector<IpPref
 
 }  // namespace
 
-Result<std::shared_ptr<const Egress>> Enforcer::MakeReady(SharedPolicy policy) const {
-  return Egress::Make(std::move(policy), config_.rules, config_.guarded);
+Result<std::shared_ptr<const Egress>> Enforcer::MakeReady(SharedPolicy policy,
+                                                          SharedCeiling ceiling) const {
+  return Egress::Make(std::move(policy), config_.rules, config_.guarded, std::move(ceiling));
 }
 
 Result<Enforcer::Slot> Enforcer::Make(const SlotRequest& request) const {
@@ -70,12 +71,13 @@ Result<Enforcer::Slot> Enforcer::Make(const SlotRequest& request) const {
   slot.policy = request.policy;
   if (!slot.policy && config_.deny_unless_asked) slot.policy = Share({});
   SharedPolicy enforced = slot.policy;
-  if (!enforced && !config_.rules.deny_always.empty()) {
-    // A sandbox without a policy still gets the operator's deny rules.
+  SharedCeiling ceiling = CeilingOf(request.tenant);
+  if (!enforced && (ceiling || !config_.rules.deny_always.empty())) {
+    // A sandbox without a policy still gets the operator's deny rules and its tenant's ceiling.
     enforced = Share({.default_action = Action::kAllow, .rules = {}});
   }
   if (enforced) {
-    ATOLL_ASSIGN(slot.egress, MakeReady(std::move(enforced)));
+    ATOLL_ASSIGN(slot.egress, MakeReady(std::move(enforced), std::move(ceiling)));
   }
   if (!request.network.empty()) ATOLL_TRY(CheckLabel("network", request.network));
   if (!request.hostname.empty()) {
@@ -133,6 +135,11 @@ Status Enforcer::SetPolicy(uint32_t number, std::shared_ptr<const Egress> egress
     return Fail(Code::kNotFound, "network slot " + std::to_string(number) + " is not claimed");
   }
   Slot& slot = found->second;
+  // A ceiling restricts every policy of the slot. A caller that forgot it would open the sandbox.
+  if (slot.egress && slot.egress->ceiling() && !egress->ceiling()) {
+    return Fail(Code::kInternal, "network slot " + std::to_string(number) +
+                                     ": a policy without the ceiling of the sandbox's tenant");
+  }
 
   // Addresses learned by names that are no longer allowed are removed first. If the rest fails, too
   // little is allowed, not too much.
@@ -166,6 +173,8 @@ Status Enforcer::SetPolicy(uint32_t number, std::shared_ptr<const Egress> egress
 std::vector<std::shared_ptr<const Egress>> Enforcer::IntermediatePolicies(
     const Egress* before, const Egress& after) const {
   if (before == nullptr || before->default_action() == after.default_action()) return {};
+  // Only a reload of the tenants changes whether there is a ceiling.
+  if (before->ceiling() || after.ceiling()) return {};
   // The rules of the policy that allows by default come first. It denies nothing except by them,
   // and what both policies allow, the other one allows by its own rules.
   const bool opens = after.default_action() == Action::kAllow;
@@ -174,8 +183,8 @@ std::vector<std::shared_ptr<const Egress>> Enforcer::IntermediatePolicies(
   Policy both{before->default_action(), first.rules};
   both.rules.insert(both.rules.end(), second.rules.begin(), second.rules.end());
   Policy turned{after.default_action(), both.rules};
-  auto made = MakeReady(Share(std::move(both)));
-  auto made_turned = MakeReady(Share(std::move(turned)));
+  auto made = MakeReady(Share(std::move(both)), nullptr);
+  auto made_turned = MakeReady(Share(std::move(turned)), nullptr);
   // Both together have too many ranges, so the change is made in one step.
   if (!made || !made_turned) return {};
   return {*std::move(made), *std::move(made_turned)};
@@ -281,6 +290,7 @@ Status Enforcer::Recover(const std::vector<LiveSlot>& live) {
     if (!made) {
       SlotRequest denied;
       denied.sandbox = one.request.sandbox;
+      denied.tenant = one.request.tenant;
       denied.policy = Share({});
       made = Make(denied);
     }

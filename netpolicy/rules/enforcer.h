@@ -45,13 +45,18 @@ class Enforcer final : public DnsGate {
   Enforcer& operator=(const Enforcer&) = delete;
 
   void OnDenied(OnDenial on_denial) { on_denial_ = std::move(on_denial); }
+  void SetCeilings(netpolicy::CeilingOf ceilings) { ceilings_ = std::move(ceilings); }
+  // Returns the tenant's ceiling; null: none.
+  SharedCeiling CeilingOf(const std::string& tenant) const {
+    return ceilings_ ? ceilings_(tenant) : nullptr;
+  }
 
   // Applies the request to a slot. Call before its first process starts.
   Status Claim(uint32_t slot, const SlotRequest& request);
   // Checks the parts of a request that do not depend on a slot.
   Status Check(const SlotRequest& request) const;
   // See Network::MakeReady.
-  Result<std::shared_ptr<const Egress>> MakeReady(SharedPolicy policy) const;
+  Result<std::shared_ptr<const Egress>> MakeReady(SharedPolicy policy, SharedCeiling ceiling) const;
   // Replaces the policy of a slot. The caller cuts the flows that it does not allow: see
   // JudgeOfFlows.
   Status SetPolicy(uint32_t slot, std::shared_ptr<const Egress> egress);
@@ -133,6 +138,7 @@ class Enforcer final : public DnsGate {
   const int nfnetlink_;
   const Clock& clock_;
   OnDenial on_denial_;
+  netpolicy::CeilingOf ceilings_;  // null: no tenant has a ceiling
   std::unordered_map<uint32_t, Slot> slots_;
   NamedNetworks networks_;
   // Cached results of GuardOf, valid for a second from guards_since_us_.

@@ -148,7 +148,11 @@ Status Daemon::Open() {
   ATOLL_ASSIGN(pool.limits,
                cgroup::ParseLimits({}, config_.limits, {opened_.hello.limits_available}));
   slots_ = std::make_unique<sandbox::SlotPool>(*loop_, SystemClock(), *spawner_, *network_, pool);
-  admission_ = std::make_unique<sandbox::Admission>(config_.builds_at_once, config_.build_queue);
+  admission_ = std::make_unique<sandbox::Admission>(
+      config_.builds_at_once, config_.build_queue, [this](const std::string& name) {
+        const tenants::SharedTenant tenant = tenants_.Find(name);
+        return tenant ? tenant->weight : 1;
+      });
   imports_ = std::make_unique<sandbox::PendingImports>(*loop_, config_.build_queue);
   puller_ = images::Puller::Create(*loop_, *images_,
                                    {.rules = config_.pull_images,
@@ -202,7 +206,7 @@ Status Daemon::Open() {
       sandbox::Sandboxes::Parts{*loop_, SystemClock(), *spawner_, *network_, *images_, *store_,
                                 *slots_, *admission_, *imports_, *puller_, *volumes_, *objects_,
                                 *snapshots_, *pool_store_, *template_store_, *logs_, *history_,
-                                health_},
+                                health_, tenants_},
       std::move(settings));
   layer_watch_ =
       std::make_unique<sandbox::LayerWatch>(*loop_, health_, *spawner_, *images_, *snapshots_);

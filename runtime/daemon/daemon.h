@@ -34,6 +34,7 @@
 #include "runtime/sandbox/store/store_watch.h"
 #include "runtime/sandbox/store/template_store.h"
 #include "runtime/sandbox/volumes/volumes.h"
+#include "runtime/tenants/tenant_table.h"
 
 namespace atl::daemon {
 
@@ -94,6 +95,7 @@ class Daemon {
   Config config_;
   Opened opened_;
   Health health_;
+  tenants::TenantTable tenants_;
   // Destroyed in reverse order, so each part comes after those that it uses.
   std::unique_ptr<http::PooledLoop> loop_;
   std::unique_ptr<DenialReport> denials_;

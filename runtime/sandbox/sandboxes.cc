@@ -43,6 +43,7 @@ static_assert(EachHasOneRow(), "an action without a row, or with two");
 
 Sandboxes::Sandboxes(const Parts& parts, Settings settings)
     : registry(std::move(settings.socket_directory), settings.instance),
+      terms(parts.tenants),
       room(std::move(settings.budget)),
       layers(parts.images),
       machine(parts.clock, parts.store),
@@ -57,7 +58,7 @@ Sandboxes::Sandboxes(const Parts& parts, Settings settings)
       builder(parts.loop, parts.spawner, registry.socket_directory(), settings.instance),
       orphans(parts.spawner, parts.slots, registry, layers),
       check({parts.clock, parts.network, parts.images, parts.puller, parts.imports, parts.objects,
-             parts.snapshots, registry, room},
+             parts.snapshots, registry, room, terms},
             std::move(settings.check)),
       launches(parts.loop, parts.logs, registry, machine),
       creates({parts.clock,
@@ -87,7 +88,7 @@ Sandboxes::Sandboxes(const Parts& parts, Settings settings)
               waiters},
              {std::move(settings.cpu_micros), settings.private_directories}),
       changes({parts.clock, parts.network, parts.store, parts.history, expiry, vaults, sessions,
-               registry, machine},
+               registry, machine, terms},
               settings.renew_interval_seconds),
       endings({parts.loop, parts.clock, parts.spawner, parts.store, parts.slots, parts.volumes,
                parts.objects, parts.logs, parts.history, vaults, registry, machine, waiters,
@@ -138,6 +139,10 @@ void Sandboxes::Register(const Parts& parts) {
   layers.AddUser(
       [&snapshots = parts.snapshots](wire::LayerId id) { return snapshots.LayerInUse(id); });
   layers.AddUser([this](wire::LayerId id) { return pools.LayerInUse(id); });
+  parts.network.SetCeilings([this](const std::string& tenant) {
+    const SharedTerms its_terms = terms.Of(tenant);
+    return its_terms ? its_terms->ceiling : nullptr;
+  });
   // Stocks give way to creates in this order.
   room.Add({.give_way = [&slots = parts.slots] { slots.GiveWay(); }});
   room.Add({.held = [this] { return pools.stock(); },
@@ -153,13 +158,9 @@ void Sandboxes::Register(const Parts& parts) {
   }
   // The watchers run in the order in which a transition takes effect (effects_test.cc).
   machine.Watch([this](Sandbox& s, State before) {
+    room.OnTransition(s, before);
     if (Holds(before) == Holds(s.state)) return;
-    if (Holds(before)) {
-      room.Drop(s);
-      return layers.Drop(s.layers);
-    }
-    room.Hold(s);
-    layers.Hold(s.layers);
+    Holds(before) ? layers.Drop(s.layers) : layers.Hold(s.layers);
   });
   machine.Watch([this](Sandbox& s, State before) { pools.OnTransition(s, before); });
   machine.Watch([this, &volumes = parts.volumes](Sandbox& s, State before) {

@@ -46,6 +46,7 @@
 #include "runtime/sandbox/state/layers.h"
 #include "runtime/sandbox/state/machine.h"
 #include "runtime/sandbox/state/registry.h"
+#include "runtime/sandbox/state/terms.h"
 #include "runtime/sandbox/state/waiters.h"
 #include "runtime/sandbox/stock/members.h"
 #include "runtime/sandbox/stock/templates.h"
@@ -57,6 +58,7 @@
 #include "runtime/sandbox/volumes/lost_volumes.h"
 #include "runtime/sandbox/volumes/object_volumes.h"
 #include "runtime/sandbox/volumes/volumes.h"
+#include "runtime/tenants/tenant_table.h"
 
 namespace atl::launch {
 class SpawnerClient;
@@ -86,6 +88,7 @@ class Sandboxes {
     EntrypointLogs& logs;
     History& history;
     Health& health;  // its subject is "sandboxes"
+    const tenants::TenantTable& tenants;
   };
   struct Settings {
     std::string socket_directory;  // <run_dir>/sandboxes
@@ -110,6 +113,7 @@ class Sandboxes {
 
   // C++ destroys these members in reverse order, so a part that uses another stands below it.
   Registry registry;
+  TermsTable terms;
   Room room;
   Layers layers;
   Waiters waiters;

@@ -21,7 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string written = PolicyToJson(*policy);
   const auto again = ParsePolicy(written);
   ATOLL_CHECK(again && PolicyToJson(*again) == written);
-  const auto egress = Egress::Make(Share(*policy), {}, {*ParseIpPrefix("10.0.0.0/8")});
+  const auto egress = Egress::Make(Share(*policy), {}, {*ParseIpPrefix("10.0.0.0/8")}, nullptr);
   if (!egress) return 0;
   const auto in_order = [](const Egress::Ranges& ranges) {
     for (size_t i = 0; i < ranges.size(); ++i) {

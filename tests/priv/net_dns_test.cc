@@ -107,7 +107,7 @@ TEST(NetDns, AFlowThatANameHasOpenedIsNotCutByALateLook) {
     auto policy =
         netpolicy::ParsePolicy(R"({"egress":[{"action":"allow","target":"example.com"}]})");
     ASSERT_TRUE(policy);
-    const auto ready = world.lab.network().MakeReady(netpolicy::Share(*std::move(policy)));
+    const auto ready = world.lab.network().MakeReady(netpolicy::Share(*std::move(policy)), "");
     ASSERT_TRUE(ready && world.lab.network().SetPolicy(1, *ready));
     ASSERT_TRUE(world.loop.RunUntil([&] { return !world.loop.held.empty(); }));
 

@@ -32,7 +32,7 @@ netpolicy::SharedPolicy PolicyOf(const std::string& json) {
 }
 
 Status SetPolicy(netpolicy::Network& network, uint32_t slot, netpolicy::SharedPolicy policy) {
-  auto egress = network.MakeReady(std::move(policy));
+  auto egress = network.MakeReady(std::move(policy), "");
   return egress ? network.SetPolicy(slot, *egress) : Status(Fail(egress.error()));
 }
 

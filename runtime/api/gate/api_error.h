@@ -3,6 +3,8 @@
 #pragma once
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "runtime/base/result.h"
 #include "runtime/http/message.h"
@@ -18,9 +20,11 @@ struct ApiError {
   std::string code;
   std::string message;
   int retry_after_seconds = 0;  // 0: no Retry-After
+  // Further members of the body: names and texts that a client acts on.
+  std::vector<std::pair<std::string, std::string>> facts = {};
 };
 
-// Builds {"code": …, "message": …}.
+// Builds {"code": …, "message": …} and the facts.
 http::Response ErrorResponse(const ApiError& error);
 
 // Returns 404: no sandbox has this id, or the sandbox is gone.

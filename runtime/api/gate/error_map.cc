@@ -2,11 +2,14 @@
 
 #include <cerrno>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "runtime/api/gate/json.h"
 #include "runtime/base/disk_full.h"
 #include "runtime/sandbox/record/sandbox.h"
+#include "runtime/sandbox/state/quotas.h"
+#include "runtime/sandbox/state/terms.h"
 
 namespace atl::api {
 namespace {
@@ -141,11 +144,29 @@ ApiError OfBucket(const Error& error, Doing doing) {
   }
 }
 
+// Returns the refusal by the terms of a tenant, whatever was being done; nothing for other errors.
+std::optional<ApiError> RefusedByTerms(const Error& error) {
+  if (error.error_number() != sandbox::kByTerms) return std::nullopt;
+  if (const auto quota = sandbox::QuotaRefusalOf(error)) {
+    return ApiError{403,
+                    "KUBERNETES::QUOTA_EXCEEDED",
+                    error.message(),
+                    0,
+                    {{"quota", quota->quota},
+                     {"limit", quota->limit},
+                     {"used", quota->used},
+                     {"asked", quota->asked}}};
+  }
+  if (error.code() != Code::kPermissionDenied) return std::nullopt;
+  return ApiError{403, "TENANT::NOT_ALLOWED", error.message()};
+}
+
 }  // namespace
 
 http::Response ErrorResponse(const ApiError& error) {
-  http::Response response =
-      JsonResponse(error.status, {{"code", error.code}, {"message", error.message}});
+  nlohmann::json body = {{"code", error.code}, {"message", error.message}};
+  for (const auto& [name, text] : error.facts) body[name] = text;
+  http::Response response = JsonResponse(error.status, body);
   if (error.retry_after_seconds > 0) {
     response.headers.Set("Retry-After", std::to_string(error.retry_after_seconds));
   }
@@ -172,6 +193,7 @@ http::Response EmptyResponse(int status) {
 }
 
 ApiError MapError(const Error& error, Doing doing) {
+  if (auto refused = RefusedByTerms(error)) return *std::move(refused);
   const Names& names = kNames[static_cast<int>(doing)];
   switch (error.code()) {
     case Code::kInvalidArgument:
@@ -212,6 +234,7 @@ ApiError MapError(const Error& error, Doing doing) {
 namespace {
 
 ApiError MapRefusedBuild(const sandbox::CreateError& error, Doing doing) {
+  if (auto refused = RefusedByTerms(error)) return *std::move(refused);
   if (error.snapshot) {
     ApiError mapped = MapError(static_cast<const Error&>(error), Doing::kRestore);
     // The request is well-formed, but the snapshot that it names has changed.

@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include "runtime/api/gate/error_map.h"
+#include "runtime/sandbox/state/terms.h"
+
 namespace atl::api {
 namespace {
 
@@ -50,6 +53,10 @@ void RespondJson(const Call& call, int status, std::string json) {
 }
 
 void RespondError(const Call& call, const Error& error) {
+  // Upstream has no such refusal, so it has the form of all others here.
+  if (error.error_number() == sandbox::kByTerms) {
+    return call.Respond(MapError(error, Doing::kProxy));
+  }
   RespondText(call, StatusOf(error.code()), call.answering().Tellable(error.message()));
 }
 

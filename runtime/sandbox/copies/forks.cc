@@ -62,10 +62,12 @@ void Forks::Fork(const tenants::Caller& caller, const std::string& id, const Wan
     child.layers.insert(child.layers.begin(), *layer);
     child.fork_layer = *layer;
     const std::string child_id = child.id;
+    const std::string tenant = child.tenant;
     parts_.objects.Share(id, child_id);
     parts_.creates.Add(std::move(child), attempt,
                        std::make_shared<ChildBuild>(*this, fork,
                                                     Launch::Order{.host_id = child_id,
+                                                                  .tenant = tenant,
                                                                   .request_id = wanted.request_id,
                                                                   .origin = Origin::kFork}));
   }
@@ -82,7 +84,7 @@ void Forks::Fork(const tenants::Caller& caller, const std::string& id, const Wan
 Result<std::vector<Sandbox>> Forks::ChildrenOf(const tenants::Caller& caller, const std::string& id,
                                                size_t count) {
   ATOLL_ASSIGN(const Sandbox* parent, parts_.registry.Get(caller, id));
-  return parts_.check.Children(*parent, count);
+  return parts_.check.Children(caller, *parent, count);
 }
 
 std::vector<Sandbox> Forks::Made(const std::vector<std::string>& ids) const {

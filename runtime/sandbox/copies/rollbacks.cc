@@ -31,8 +31,10 @@ class Rollbacks::Build final : public Launch {
  public:
   Build(Rollbacks& rollbacks, Sandbox to_be, const WantedRollback& wanted,
         std::shared_ptr<Attempt> its_attempt)
-      : Launch(rollbacks.parts_.launch,
-               Order{.host_id = to_be.host_id, .request_id = wanted.request_id, .start = false}),
+      : Launch(rollbacks.parts_.launch, Order{.host_id = to_be.host_id,
+                                              .tenant = to_be.tenant,
+                                              .request_id = wanted.request_id,
+                                              .start = false}),
         snapshot_id(wanted.snapshot_id),
         next(std::move(to_be)),
         attempt(std::move(its_attempt)),
@@ -208,7 +210,7 @@ void Rollbacks::Built(Build& build) {
   next.slot = build.next.slot;
   next.spec.snapshot_id.clear();
   if (const auto& policy = next.spec.network.policy; policy != build.claimed) {
-    auto egress = parts_.network.MakeReady(policy);
+    auto egress = parts_.network.MakeReady(policy, next.tenant);
     const Status set =
         egress ? parts_.network.SetPolicy(next.slot, std::move(*egress)) : Fail(egress.error());
     if (!set) return fail(set.error());

@@ -137,6 +137,12 @@ Result<int64_t> DeadlineOf(int64_t timeout_seconds, int64_t now_ms, std::optiona
   return now_ms + timeout_seconds * 1000;
 }
 
+// Returns the seconds until a deadline; none for no deadline.
+std::optional<int64_t> SecondsUntil(std::optional<int64_t> deadline_ms, int64_t now_ms) {
+  if (!deadline_ms) return std::nullopt;
+  return (*deadline_ms - now_ms) / 1000;
+}
+
 Wanted WantedOf(const TemplateRecord& record) {
   Wanted wanted;
   wanted.spec.image = record.image;
@@ -162,7 +168,7 @@ tl::expected<Checked, CreateError> Check::Create(const tenants::Caller& caller,
     snapshot = std::move(*usable);
   }
   const Snapshot* const restored = snapshot ? &*snapshot : nullptr;
-  if (Status allowed = AllowedImage(wanted.spec, restored); !allowed) {
+  if (Status allowed = AllowedImage(caller, wanted.spec, restored); !allowed) {
     CreateError refused(std::move(allowed).error());
     refused.image = true;
     return tl::unexpected(std::move(refused));
@@ -177,16 +183,22 @@ tl::expected<Checked, CreateError> Check::Create(const tenants::Caller& caller,
   return *std::move(checked);
 }
 
-Status Check::AllowedImage(const Spec& spec, const Snapshot* snapshot) const {
-  if (snapshot != nullptr) {
-    return images::CheckAllowed(settings_.allowed_images, snapshot->image, snapshot->image_digest);
-  }
+Status Check::AllowedImage(const tenants::Caller& caller, const Spec& spec,
+                           const Snapshot* snapshot) const {
+  const SharedTerms terms = parts_.terms.Of(caller.tenant, caller);
+  if (snapshot != nullptr) return CheckImage(terms, snapshot->image, snapshot->image_digest);
   if (const auto image = parts_.images.Find(spec.image)) {
-    return images::CheckAllowed(settings_.allowed_images, image->name, image->digest);
+    return CheckImage(terms, image->name, image->digest);
   }
   const auto name = images::NormaliseImageName(spec.image);
   // The image look-up refuses an invalid name, with the right error.
-  return name ? images::CheckAllowed(settings_.allowed_images, *name, "") : Status();
+  return name ? CheckImage(terms, *name, "") : Status();
+}
+
+Status Check::CheckImage(const SharedTerms& terms, const std::string& name,
+                         std::string_view digest) const {
+  ATOLL_TRY(images::CheckAllowed(settings_.allowed_images, name, digest));
+  return terms ? terms->CheckImage(name, digest) : Status();
 }
 
 Result<Checked> Check::Whole(const tenants::Caller& caller, const Wanted& wanted,
@@ -198,6 +210,7 @@ Result<Checked> Check::Whole(const tenants::Caller& caller, const Wanted& wanted
   s.tenant = caller.tenant;
   s.spec = wanted.spec;
   s.spec.network.sandbox = s.id;
+  s.spec.network.tenant = s.tenant;
   s.reason = "CONTAINER_STARTING";
   s.message = "Sandbox is being built";
   s.metadata = wanted.metadata;
@@ -215,7 +228,7 @@ Result<Checked> Check::Whole(const tenants::Caller& caller, const Wanted& wanted
   ATOLL_ASSIGN(s.spec.limits, cgroup::ParseLimits(wanted.resource_limits, settings_.defaults,
                                                   settings_.limits_available));
   ATOLL_ASSIGN(s.spec.reserved, ParseReservation(wanted.resource_requests, s.spec.limits));
-  ATOLL_TRY(SetTerms(wanted, s));
+  ATOLL_TRY(SetTerms(caller, wanted, s));
   if (settings_.access_tokens) s.access_token = NewAccessToken();
   if (wanted.secure_access) s.secure_token = NewAccessToken();
   if (wanted.credential_proxy) {
@@ -230,11 +243,16 @@ Result<Checked> Check::Whole(const tenants::Caller& caller, const Wanted& wanted
   return checked;
 }
 
-Status Check::SetTerms(const Wanted& wanted, Sandbox& s) const {
+Status Check::SetTerms(const tenants::Caller& caller, const Wanted& wanted, Sandbox& s) const {
+  const SharedTerms terms = parts_.terms.Of(s.tenant, caller);
+  if (terms) {
+    ATOLL_TRY(terms->CheckLifetime(wanted.timeout_seconds));
+    ATOLL_TRY(terms->CheckPolicy(s.spec.network.policy));
+  }
   if (!s.spec.idle) s.spec.idle = settings_.idle;
   if (s.spec.idle->after_seconds == 0) s.spec.idle.reset();
   ATOLL_TRY(Reclaim(s.spec));
-  ATOLL_TRY(parts_.room.Check(s.spec));
+  ATOLL_TRY(parts_.room.Check(s, terms));
   s.created_at_ms = s.transition_at_ms = parts_.clock.UnixMillis();
   if (wanted.timeout_seconds) {
     ATOLL_ASSIGN(s.expires_at_ms, DeadlineOf(*wanted.timeout_seconds, s.created_at_ms,
@@ -246,7 +264,7 @@ Status Check::SetTerms(const Wanted& wanted, Sandbox& s) const {
 
 Status Check::Image(Sandbox& s, images::Image image) const {
   // The digest of an awaited image is known only now.
-  ATOLL_TRY(images::CheckAllowed(settings_.allowed_images, image.name, image.digest));
+  ATOLL_TRY(CheckImage(parts_.terms.Of(s.tenant), image.name, image.digest));
   ATOLL_TRY(
       CheckPlatform(s.spec.platform, image.config.architecture, image.name, settings_.host_arch));
   s.spec.image = std::move(image.name);
@@ -298,7 +316,7 @@ Status Check::Reclaim(Spec& spec) const {
 Result<Sandbox> Check::Claimed(const tenants::Caller& caller, const Wanted& wanted,
                                Sandbox member) const {
   member.stocked = false;
-  member.tenant = caller.tenant;
+  member.tenant = member.spec.network.tenant = caller.tenant;
   member.metadata = wanted.metadata;
   member.spec.extensions = wanted.spec.extensions;
   member.spec.unique_name = wanted.spec.unique_name;
@@ -306,7 +324,9 @@ Result<Sandbox> Check::Claimed(const tenants::Caller& caller, const Wanted& want
   member.spec.idle = wanted.spec.idle;
   member.spec.reclaims = wanted.spec.reclaims;
   member.spec.network.policy = wanted.spec.network.policy;
-  ATOLL_TRY(SetTerms(wanted, member));
+  const SharedTerms terms = parts_.terms.Of(member.tenant, caller);
+  if (terms) ATOLL_TRY(terms->CheckImage(member.spec.image, member.image_digest));
+  ATOLL_TRY(SetTerms(caller, wanted, member));
   return member;
 }
 
@@ -327,7 +347,8 @@ Result<Sandbox> Check::PoolMember(const PoolRecord& pool) const {
   return member;
 }
 
-Result<std::vector<Sandbox>> Check::Children(const Sandbox& parent, size_t count) const {
+Result<std::vector<Sandbox>> Check::Children(const tenants::Caller& caller, const Sandbox& parent,
+                                             size_t count) const {
   const std::string& id = parent.id;
   if (!IsLive(parent.state)) {
     return Fail(Code::kFailedPrecondition, "sandbox " + id + " is " +
@@ -342,9 +363,15 @@ Result<std::vector<Sandbox>> Check::Children(const Sandbox& parent, size_t count
   ATOLL_TRY(ImageOf(parent));
   ATOLL_TRY(parts_.snapshots.CheckBytes());
   ATOLL_TRY(parts_.objects.Check(parent));
-  Held held = parts_.room.held();
+  const int64_t now_ms = parts_.clock.UnixMillis();
+  const SharedTerms terms = parts_.terms.Of(parent.tenant, caller);
+  if (terms) {
+    ATOLL_TRY(terms->CheckImage(parent.spec.image, parent.image_digest));
+    ATOLL_TRY(terms->CheckLifetime(SecondsUntil(parent.expires_at_ms, now_ms)));
+  }
   std::vector<Sandbox> children(count, parent);
-  for (Sandbox& child : children) {
+  for (size_t made = 0; made < count; ++made) {
+    Sandbox& child = children[made];
     child.id = child.spec.network.sandbox = NewSandboxId();
     child.host_id.clear();
     // The child uses the parent's layers, which it holds itself, and not the snapshot.
@@ -356,10 +383,9 @@ Result<std::vector<Sandbox>> Check::Children(const Sandbox& parent, size_t count
     }
     // The child was not claimed from its parent's pool, so it must not count there.
     child.spec.extensions.erase(kPoolRef);
-    ATOLL_TRY(CheckBudget(parts_.room.budget(), held, child.spec));
+    ATOLL_TRY(parts_.room.Check(child, terms, made));
     ATOLL_TRY(parts_.network.CheckRequest(child.spec.network));
-    held.Add(child.spec);
-    child.created_at_ms = child.transition_at_ms = parts_.clock.UnixMillis();
+    child.created_at_ms = child.transition_at_ms = now_ms;
     child.state = State::kAcquiring;
     child.reason = "CONTAINER_STARTING";
     child.message = "Sandbox is being forked from " + id;
@@ -374,7 +400,7 @@ Result<std::vector<Sandbox>> Check::Children(const Sandbox& parent, size_t count
 }
 
 Status Check::ImageOf(const Sandbox& sandbox) const {
-  return images::CheckAllowed(settings_.allowed_images, sandbox.spec.image, sandbox.image_digest);
+  return CheckImage(parts_.terms.Of(sandbox.tenant), sandbox.spec.image, sandbox.image_digest);
 }
 
 }  // namespace atl::sandbox

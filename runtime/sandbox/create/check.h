@@ -21,6 +21,7 @@
 #include "runtime/sandbox/state/attempt.h"
 #include "runtime/sandbox/state/host_budget.h"
 #include "runtime/sandbox/state/registry.h"
+#include "runtime/sandbox/state/terms.h"
 #include "runtime/sandbox/store/pool_store.h"
 #include "runtime/sandbox/store/template_store.h"
 #include "runtime/sandbox/volumes/object_volumes.h"
@@ -58,6 +59,7 @@ class Check {
     const Snapshots& snapshots;
     const Registry& registry;
     const Room& room;
+    const TermsTable& terms;
   };
   Check(const Parts& parts, Settings settings) : parts_(parts), settings_(std::move(settings)) {}
   Check(const Check&) = delete;
@@ -67,9 +69,9 @@ class Check {
   void SetDefaultLimits(const cgroup::Limits& defaults) { settings_.defaults = defaults; }
 
   // Checks a create that is built for its client. kInvalidArgument: the spec. kNotFound: the image.
-  // kPermissionDenied: the operator does not allow it. kAlreadyExists: the name.
-  // kResourceExhausted: try again later. CreateError tells whether a volume or the snapshot is the
-  // cause.
+  // kPermissionDenied: the operator does not allow it, or the terms of the tenant do not.
+  // kAlreadyExists: the name. QuotaError. kResourceExhausted: try again later. CreateError tells
+  // whether a volume or the snapshot is the cause.
   tl::expected<Checked, CreateError> Create(const tenants::Caller& caller,
                                             const Wanted& wanted) const;
   // Member returns a template's member as it would be built now. Claimed returns the member as the
@@ -81,23 +83,28 @@ class Check {
   Result<Sandbox> PoolMember(const PoolRecord& pool) const;
   // Returns children of a sandbox, still without the layer of the fork. kFailedPrecondition: the
   // parent does not live, or has too many layers. Other errors: see Create.
-  Result<std::vector<Sandbox>> Children(const Sandbox& parent, size_t count) const;
+  Result<std::vector<Sandbox>> Children(const tenants::Caller& caller, const Sandbox& parent,
+                                        size_t count) const;
 
   // Gives `sandbox` the image that it waited for. Errors: see Create.
   Status Image(Sandbox& sandbox, images::Image image) const;
-  // kPermissionDenied: the operator does not allow the sandbox's image.
+  // kPermissionDenied: the operator, or the terms of its tenant, do not allow the sandbox's image.
   Status ImageOf(const Sandbox& sandbox) const;
 
   uint64_t swap_bytes() const { return settings_.swap_bytes; }
 
  private:
   // Checks the image by the facts known before it is used. `snapshot` null: no snapshot.
-  Status AllowedImage(const Spec& spec, const Snapshot* snapshot) const;
+  Status AllowedImage(const tenants::Caller& caller, const Spec& spec,
+                      const Snapshot* snapshot) const;
+  Status CheckImage(const SharedTerms& terms, const std::string& name,
+                    std::string_view digest) const;
   Result<Checked> Whole(const tenants::Caller& caller, const Wanted& wanted,
                         const Snapshot* snapshot) const;
   // Sets and checks what differs between sandboxes of one kind: deadline, name, policy and idle
-  // policy. Checks whether the host has room for the sandbox.
-  Status SetTerms(const Wanted& wanted, Sandbox& sandbox) const;
+  // policy. Checks whether the host has room for the sandbox, and whether the terms of its tenant
+  // and of the caller's key allow it.
+  Status SetTerms(const tenants::Caller& caller, const Wanted& wanted, Sandbox& sandbox) const;
   // kInvalidArgument: the request wants paused memory in swap, and this host has no swap area.
   Status Reclaim(Spec& spec) const;
   Status UseSnapshot(Sandbox& sandbox, const Snapshot& snapshot) const;

@@ -15,11 +15,12 @@ void Creates::Begin(Checked checked, const Wanted& wanted, const std::shared_ptr
                     std::unique_ptr<ParkedSandbox> parked) {
   const std::string id = checked.sandbox.id;
   const Origin origin = parked ? Origin::kPool : attempt->request().origin;
+  const std::string tenant = checked.sandbox.tenant;
   const bool stocked = checked.sandbox.stocked;
   Add(std::move(checked.sandbox), attempt,
-      std::make_shared<Build>(
-          *this, Launch::Order{id, wanted.request_id, origin, std::move(checked.awaited_image),
-                               wanted.registry_as, std::move(parked)}));
+      std::make_shared<Build>(*this, Launch::Order{id, tenant, wanted.request_id, origin,
+                                                   std::move(checked.awaited_image),
+                                                   wanted.registry_as, std::move(parked)}));
   if (!stocked) parts_.room.GiveWay();
   parts_.objects.Keep(id, wanted.mounts);
   HaveVolumes(id, wanted.mounts);
@@ -37,8 +38,9 @@ Sandbox& Creates::Add(Sandbox sandbox, const std::shared_ptr<Attempt>& attempt,
 }
 
 void Creates::BuildAgain(Sandbox& sandbox) {
-  parts_.launches.Add(sandbox,
-                      std::make_shared<Build>(*this, Launch::Order{.host_id = HostId(sandbox)}));
+  parts_.launches.Add(
+      sandbox, std::make_shared<Build>(
+                   *this, Launch::Order{.host_id = HostId(sandbox), .tenant = sandbox.tenant}));
   parts_.machine.ApplyAnyway(sandbox, Event::kAdmitted, {});
 }
 
@@ -116,8 +118,8 @@ void Creates::Imported(const std::string& id, const Status& imported) {
   if (sandbox == nullptr || sandbox->state != State::kAwaiting) return;
   const std::string image = parts_.launches.Find(*sandbox)->order().awaited_image;
   Status usable = TakeImage(*sandbox);
-  // Other sandboxes may have taken the memory meanwhile.
-  if (usable) usable = parts_.room.Check(sandbox->spec);
+  // Other sandboxes may have taken the memory meanwhile. Its tenant has counted it all the time.
+  if (usable) usable = parts_.room.CheckHost(sandbox->spec);
   // After a failed import another image of that name may serve. If there is none, the import's
   // error is the cause.
   if (!usable && !imported) {

@@ -37,10 +37,11 @@ void Launch::Enqueue() {
   if (order_.parked) return Claim();
   const auto self = shared_from_this();
   parts_.slots.SetBusy(true);
-  auto entered = parts_.admission.Enter([self, entered_us = parts_.clock.BootMicros()] {
-    self->parts_.admission.CountWait(self->parts_.clock.BootMicros() - entered_us);
-    self->TakeTurn();
-  });
+  auto entered =
+      parts_.admission.Enter(order_.tenant, [self, entered_us = parts_.clock.BootMicros()] {
+        self->parts_.admission.CountWait(self->parts_.clock.BootMicros() - entered_us);
+        self->TakeTurn();
+      });
   if (!entered) Fail(std::move(entered).error());
 }
 
@@ -98,7 +99,8 @@ void Launch::Mounted(Status mounted) {
   };
   if (mounted) {
     parts_.slots.SetBusy(true);
-    if (Status entered = parts_.admission.Enter(take_turn); !entered) mounted = std::move(entered);
+    Status entered = parts_.admission.Enter(order_.tenant, take_turn);
+    if (!entered) mounted = std::move(entered);
   }
   if (mounted) return;
   in_flight_ = false;
@@ -154,7 +156,7 @@ void Launch::Built(uint32_t slot, Result<BuiltSandbox> result) {
 }
 
 void Launch::EndTurn() {
-  parts_.admission.Leave();
+  parts_.admission.Leave(order_.tenant);
   parts_.slots.SetBusy(!parts_.admission.idle());
 }
 

@@ -42,6 +42,7 @@ class Launch : public std::enable_shared_from_this<Launch> {
   };
   struct Order {
     std::string host_id;
+    std::string tenant;           // the owner, in whose line it waits for its turn
     std::string request_id = {};  // names the request in the log
     Origin origin = Origin::kCold;
     std::string awaited_image = {};        // the image to wait for; empty: none

@@ -16,6 +16,9 @@ Status Changes::Renew(const tenants::Caller& caller, const std::string& id, int6
     return Fail(Code::kFailedPrecondition,
                 "sandbox " + id + " was created without a timeout and never expires; delete it");
   }
+  if (const SharedTerms terms = parts_.terms.Of(sandbox->tenant, caller)) {
+    ATOLL_TRY(terms->CheckLifetime((expires_at_ms - parts_.clock.UnixMillis() + 999) / 1000));
+  }
   const auto before = std::exchange(sandbox->expires_at_ms, expires_at_ms);
   if (parts_.machine.IsRecorded(*sandbox)) {
     if (auto stored = parts_.store.Update(*sandbox); !stored) {
@@ -46,7 +49,12 @@ void Changes::Touch(const tenants::Caller& caller, const std::string& id) {
   // A wall clock that was set back must not stop renewals until it has caught up.
   const int64_t since_ms = now_ms - (touched == touched_ms_.end() ? 0 : touched->second);
   if (since_ms >= 0 && since_ms < *renew_interval_seconds_ * 1000) return;
-  const int64_t until_ms = now_ms + *sandbox->spec.renew_by_seconds * 1000;
+  int64_t ahead_s = *sandbox->spec.renew_by_seconds;
+  const SharedTerms terms = parts_.terms.Of(sandbox->tenant);
+  if (terms && terms->max.timeout_seconds != 0) {
+    ahead_s = std::min(ahead_s, static_cast<int64_t>(terms->max.timeout_seconds));
+  }
+  const int64_t until_ms = now_ms + ahead_s * 1000;
   if (until_ms <= *sandbox->expires_at_ms) return;
   if (auto renewed = Renew(caller, id, until_ms); !renewed) {
     LogLine(LogLevel::kWarning, "cannot renew a sandbox that is being used")
@@ -88,7 +96,16 @@ Status Changes::SetPolicy(const tenants::Caller& caller, const std::string& id,
   if (!IsLive(sandbox.state)) {
     return Fail(Code::kNotFound, "sandbox " + id + " not found");
   }
-  ATOLL_ASSIGN(auto egress, parts_.network.MakeReady(policy));
+  if (const SharedTerms terms = parts_.terms.Of(sandbox.tenant)) {
+    if (terms->policy_locked) {
+      return Fail(Error(Code::kPermissionDenied,
+                        "the policies of tenant " + sandbox.tenant + " are locked: sandbox " + id +
+                            " keeps the one of its create",
+                        kByTerms));
+    }
+    ATOLL_TRY(terms->CheckPolicy(policy));
+  }
+  ATOLL_ASSIGN(auto egress, parts_.network.MakeReady(policy, sandbox.tenant));
   ATOLL_TRY(parts_.vaults.CheckPolicy(id, *egress));
   // Writes the record first: if the daemon dies in between, the next daemon enforces the new policy
   // from its start on.
@@ -135,7 +152,7 @@ void Changes::SetVault(const tenants::Caller& caller, const std::string& id, vau
     return done(Fail(Code::kFailedPrecondition,
                      "sandbox " + id + " has no network policy to bind credentials to"));
   }
-  auto egress = parts_.network.MakeReady(policy);
+  auto egress = parts_.network.MakeReady(policy, sandbox.tenant);
   if (!egress) return done(Fail(egress.error()));
   if (Status covered = CheckCovered(vault, **egress); !covered) return done(covered);
   parts_.vaults.Set(sandbox, std::move(vault), std::move(done));

@@ -19,6 +19,7 @@
 #include "runtime/sandbox/state/expiry.h"
 #include "runtime/sandbox/state/machine.h"
 #include "runtime/sandbox/state/registry.h"
+#include "runtime/sandbox/state/terms.h"
 #include "runtime/sandbox/store/history.h"
 #include "runtime/sandbox/store/store.h"
 #include "runtime/tenants/caller.h"
@@ -38,6 +39,7 @@ class Changes {
     SessionChannels& sessions;
     Registry& registry;
     Machine& machine;
+    const TermsTable& terms;
   };
   // `renew_interval_seconds`: minimum time between two renewals of one sandbox by accesses; none:
   // accesses renew no deadline.
@@ -49,7 +51,8 @@ class Changes {
   Changes& operator=(const Changes&) = delete;
 
   // Moves the deadline. kNotFound. kFailedPrecondition: the sandbox has no deadline.
-  // kInvalidArgument: the new deadline is not in the future.
+  // kInvalidArgument: the new deadline is not in the future. kPermissionDenied: it is later than
+  // the terms of its tenant allow.
   Status Renew(const tenants::Caller& caller, const std::string& id, int64_t expires_at_ms);
   // Call for each access: moves the deadline of a sandbox that asked for renewal by access. Cheap.
   // Reports no errors.
@@ -61,8 +64,9 @@ class Changes {
                        const MetadataPatch& patch);
 
   // Replaces the egress policy. kNotFound. kInvalidArgument: the policy is invalid, or denies a
-  // host that the vault has credentials for. After any error, also of the store or the network, the
-  // old policy stays in force.
+  // host that the vault has credentials for. kPermissionDenied: the terms of its tenant lock the
+  // policy, or do not allow the new one. After any error, also of the store or the network, the old
+  // policy stays in force.
   Status SetPolicy(const tenants::Caller& caller, const std::string& id,
                    netpolicy::SharedPolicy policy);
 

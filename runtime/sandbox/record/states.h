@@ -63,6 +63,12 @@ constexpr bool Holds(State state) {
          state != State::kFailed;
 }
 
+// Returns true while the sandbox counts against the quota of its tenant. One that waits for its
+// image counts, because a client has been promised it.
+constexpr bool CountsForQuota(State state) {
+  return Holds(state) || state == State::kAwaiting;
+}
+
 // Returns true while the sandbox counts for its pool and for the snapshot that it was restored
 // from. A sandbox that is leaving does not count, so a client that has deleted the last sandbox of
 // a pool may then delete the pool.

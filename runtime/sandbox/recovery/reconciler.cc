@@ -32,10 +32,8 @@ Status Reconciler::Start(const wire::Greeting& hello) {
   for (Sandbox& record : recorded) {
     Sandbox& sandbox = parts_.registry.Add(std::move(record));
     if (sandbox.state == State::kReplacing) parts_.rollbacks.Adopt(sandbox);
-    if (Holds(sandbox.state)) {
-      parts_.room.Hold(sandbox);
-      parts_.layers.Hold(sandbox.layers);
-    }
+    parts_.room.Hold(sandbox);
+    if (Holds(sandbox.state)) parts_.layers.Hold(sandbox.layers);
     if (CountsForOrigin(sandbox.state)) parts_.pools.Hold(sandbox);
     parts_.volumes.Adopt(sandbox.id, sandbox.spec.volumes);
     IsLeaving(sandbox.state) ? parts_.volumes.Leave(sandbox.id)

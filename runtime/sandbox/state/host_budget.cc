@@ -68,6 +68,13 @@ Ceiling CeilingOf(const Spec& spec) {
           spec.limits.pids + buckets * wire::kBucketPids};
 }
 
+Owned OwnedFor(const Spec& spec) {
+  return {.sandboxes = 1,
+          .cpu_millis = spec.limits.cpu_millis,
+          .memory_bytes = spec.limits.memory_bytes,
+          .disk_bytes = spec.limits.disk_bytes};
+}
+
 Status CheckReservation(const HostBudget& budget, const Reservation& held,
                         const Reservation& asked) {
   const uint64_t memory =
@@ -202,11 +209,57 @@ Status CheckKept(const std::string& wish, uint64_t kept, uint32_t most) {
 }
 
 void Room::Hold(const Sandbox& sandbox) {
-  if (!sandbox.stocked) held_.Add(sandbox.spec);
+  OnTransition(sandbox, State::kGone);
 }
 
-void Room::Drop(const Sandbox& sandbox) {
-  if (!sandbox.stocked) held_.Remove(sandbox.spec);
+void Room::OnTransition(const Sandbox& sandbox, State before) {
+  if (sandbox.stocked) return;
+  if (Holds(before) != Holds(sandbox.state)) {
+    Holds(sandbox.state) ? held_.Add(sandbox.spec) : held_.Remove(sandbox.spec);
+  }
+  if (sandbox.tenant.empty() || CountsForQuota(before) == CountsForQuota(sandbox.state)) return;
+  Owned& owned = tenants_[sandbox.tenant];
+  const Owned one = OwnedFor(sandbox.spec);
+  if (CountsForQuota(sandbox.state)) {
+    owned.sandboxes += one.sandboxes;
+    owned.cpu_millis += one.cpu_millis;
+    owned.memory_bytes += one.memory_bytes;
+    owned.disk_bytes += one.disk_bytes;
+    return;
+  }
+  owned.sandboxes -= one.sandboxes;
+  owned.cpu_millis -= one.cpu_millis;
+  owned.memory_bytes -= one.memory_bytes;
+  owned.disk_bytes -= one.disk_bytes;
+  if (owned.sandboxes == 0) tenants_.erase(sandbox.tenant);
+}
+
+void Room::Clear() {
+  held_ = {};
+  tenants_.clear();
+}
+
+Status Room::Check(const Sandbox& asked, const SharedTerms& terms, size_t before) const {
+  const Owned one = OwnedFor(asked.spec);
+  if (terms != nullptr) {
+    Owned owned = OwnedBy(asked.tenant);
+    owned.sandboxes += before * one.sandboxes;
+    owned.cpu_millis += before * one.cpu_millis;
+    owned.memory_bytes += before * one.memory_bytes;
+    owned.disk_bytes += before * one.disk_bytes;
+    ATOLL_TRY(CheckSandboxQuota(terms, owned, one));
+  }
+  if (before == 0) return CheckHost(asked.spec);
+  Held held = held_;
+  for (size_t i = 0; i < before; ++i) held.Add(asked.spec);
+  return CheckBudget(budget_, held, asked.spec);
+}
+
+Owned Room::OwnedBy(const std::string& tenant) const {
+  const auto found = tenants_.find(tenant);
+  Owned owned = found == tenants_.end() ? Owned() : found->second;
+  for (const CountOwned& count : counts_) count(tenant, &owned);
+  return owned;
 }
 
 Status Room::CheckStock(const Spec& member, bool another) const {

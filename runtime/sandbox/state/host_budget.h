@@ -3,16 +3,22 @@
 // exceed the host's resources by a factor, and the check also looks at what is really free.
 // Reservations are promises: their sum stays within the host's resources, and only reservations
 // count against them.
+//
+// The sandboxes of a tenant also count against its quota (quotas.h). A check and the Hold that
+// follows it happen without a return to the loop, so no other request comes between them.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "runtime/base/result.h"
 #include "runtime/sandbox/record/sandbox.h"
+#include "runtime/sandbox/state/quotas.h"
+#include "runtime/sandbox/state/terms.h"
 
 namespace atl::sandbox {
 
@@ -57,8 +63,9 @@ Status CheckKept(const std::string& wish, uint64_t kept, uint32_t most);
 Status CheckBudget(const HostBudget& budget, const Held& held, const Spec& asked);
 
 // Tracks the promises of this host and decides whether another sandbox fits. Counts the sandboxes
-// of clients itself. Stocks of sandboxes that were built ahead count their own members and give way
-// to clients.
+// of clients itself, for the host and for each tenant. Stocks of sandboxes that were built ahead
+// count their own members and give way to clients. Their members belong to no tenant before the
+// claim.
 //
 // Thread rule: on the loop.
 class Room {
@@ -76,16 +83,25 @@ class Room {
 
   // Adds a stock. Stocks give way in the order of their addition.
   void Add(Holder holder) { holders_.push_back(std::move(holder)); }
+  // Adds a part whose objects count against quotas, beside sandboxes. It adds to `owned` what the
+  // tenant has of them.
+  using CountOwned = std::function<void(const std::string& tenant, Owned* owned)>;
+  void Add(CountOwned count) { counts_.push_back(std::move(count)); }
 
-  // Adds or removes a client's sandbox. Pair each Hold with one Drop. A stocked sandbox is counted
-  // by its stock instead.
+  // Counts a client's sandbox as its state demands. Call once for each; OnTransition does the rest,
+  // down to the end. A stocked sandbox is counted by its stock instead.
   void Hold(const Sandbox& sandbox);
-  void Drop(const Sandbox& sandbox);
-  void Clear() { held_ = {}; }
+  // A watcher of the machine.
+  void OnTransition(const Sandbox& sandbox, State before);
+  void Clear();
 
-  // Checks whether a client may have another such sandbox. Ignores stocks, because they give way.
-  // Errors: see CheckBudget.
-  Status Check(const Spec& asked) const { return CheckBudget(budget_, held_, asked); }
+  // Checks whether a client may have another such sandbox after `before` equal ones. Ignores
+  // stocks, because they give way. QuotaError: its tenant may not. Other errors: see CheckBudget.
+  Status Check(const Sandbox& asked, const SharedTerms& terms, size_t before = 0) const;
+  // Like Check, for a sandbox that its tenant has already.
+  Status CheckHost(const Spec& asked) const { return CheckBudget(budget_, held_, asked); }
+  // Returns what the tenant has.
+  Owned OwnedBy(const std::string& tenant) const;
   // Checks whether there is room for `member` beside all others, stocks included. `another`: the
   // stocks do not count it yet.
   Status CheckStock(const Spec& member, bool another) const;
@@ -98,8 +114,10 @@ class Room {
 
  private:
   const HostBudget budget_;
-  Held held_;  // sandboxes of clients
+  Held held_;                             // sandboxes of clients
+  std::map<std::string, Owned> tenants_;  // sandboxes of tenants; no entry: none
   std::vector<Holder> holders_;
+  std::vector<CountOwned> counts_;
 };
 
 }  // namespace atl::sandbox

@@ -62,7 +62,7 @@ void Members::Give(const std::string& id, const tenants::Caller& caller, const W
   // The member is frozen or unknown to clients, so no program of its client has run without the
   // policy.
   if (claimed->spec.network.policy) {
-    auto egress = parts_.network.MakeReady(claimed->spec.network.policy);
+    auto egress = parts_.network.MakeReady(claimed->spec.network.policy, claimed->tenant);
     Status set = egress ? parts_.network.SetPolicy(claimed->slot, std::move(*egress))
                         : Status(Fail(std::move(egress).error()));
     if (!set) return refuse(std::move(set).error());

@@ -477,8 +477,8 @@ void WarmPools::Build(Pool& pool) {
   building_ = {pool.record.name, std::move(*member)};
   const uint64_t order = ++order_;
   parts_.slots.SetBusy(true);
-  // The admission is idle, so the turn comes at once.
-  const Status entered = parts_.admission.Enter([this, order] {
+  // The admission is idle, so the turn comes at once. Until the claim the member is the host's.
+  const Status entered = parts_.admission.Enter("", [this, order] {
     parts_.slots.Take(
         guard_([this, order](Result<SlotPool::Ready> slot) { GotSlot(order, std::move(slot)); }));
   });
@@ -550,7 +550,7 @@ void WarmPools::GiveUp(const Error& error) {
 }
 
 void WarmPools::EndTurn() {
-  parts_.admission.Leave();
+  parts_.admission.Leave("");
   parts_.slots.SetBusy(!parts_.admission.idle());
 }
 

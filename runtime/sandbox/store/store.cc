@@ -23,6 +23,7 @@ Status Decode(const std::string& moves, const std::string& record, Sandbox* s) {
   ATOLL_TRY(ReadRecord(moves, [s](RecordReader& io) { VisitMoves(*s, io); }));
   ATOLL_TRY(DecodeRecord(record, s));
   s->spec.network.sandbox = s->id;
+  s->spec.network.tenant = s->tenant;
   // A record with a host id had run before, so it is a rollback that waits for its start.
   if (s->state == State::kAwaiting && !s->host_id.empty()) s->state = State::kReplacing;
   return {};

@@ -65,7 +65,7 @@ class ApiTest : public testing::Test {
     sandboxes = std::make_unique<sandbox::Sandboxes>(
         sandbox::Sandboxes::Parts{loop, clock, spawner, network, images, *store, *pool, admission,
                                   imports, puller, *volumes, objects, *snapshots, *pool_store,
-                                  *template_store, logs, *history, health},
+                                  *template_store, logs, *history, health, tenants},
         config);
     EXPECT_TRUE(sandboxes->reconciler.Start({}));
     loop.Pass(100'000);
@@ -141,6 +141,7 @@ class ApiTest : public testing::Test {
   sandbox::FakeNetwork network;
   sandbox::FakeImages images;
   Health health;
+  tenants::TenantTable tenants;
   std::unique_ptr<sandbox::Store> store = std::move(*sandbox::Store::Open(":memory:"));
   std::unique_ptr<sandbox::VolumeStore> volume_store =
       std::move(*sandbox::VolumeStore::Open(":memory:"));

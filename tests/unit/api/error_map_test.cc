@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <nlohmann/json.hpp>
 
+#include "runtime/sandbox/state/quotas.h"
+
 namespace atl::api {
 namespace {
 
@@ -28,6 +30,26 @@ TEST(ErrorMap, EveryCodeHasAStatusEverywhere) {
       EXPECT_FALSE(mapped.code.empty());
     }
   }
+}
+
+TEST(ErrorMap, TheTermsOfATenantAreToldWhateverIsDone) {
+  const Error quota = sandbox::QuotaError("red", {"memory", "32Gi", "31Gi", "2Gi"});
+  for (int doing = 0; doing < kDoings; ++doing) {
+    const ApiError mapped = MapError(quota, static_cast<Doing>(doing));
+    EXPECT_EQ(mapped.status, 403);
+    EXPECT_EQ(mapped.code, "KUBERNETES::QUOTA_EXCEEDED");
+    EXPECT_EQ(Map(Code::kPermissionDenied, static_cast<Doing>(doing), sandbox::kByTerms),
+              "403 TENANT::NOT_ALLOWED");
+  }
+  sandbox::CreateError refused(quota);
+  refused.from_template = refused.image = refused.pool = refused.snapshot = true;
+  refused.volume = wire::Volume::Kind::kObjects;
+  const auto body = nlohmann::json::parse(ErrorResponse(MapError(refused)).body);
+  EXPECT_EQ(body.at("code"), "KUBERNETES::QUOTA_EXCEEDED");
+  EXPECT_EQ(body.at("quota"), "memory");
+  EXPECT_EQ(body.at("limit"), "32Gi");
+  EXPECT_EQ(body.at("used"), "31Gi");
+  EXPECT_EQ(body.at("asked"), "2Gi");
 }
 
 TEST(ErrorMap, UpstreamsCodes) {

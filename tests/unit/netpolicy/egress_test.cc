@@ -19,7 +19,7 @@ std::shared_ptr<const Egress> Make(const std::string& json, const OperatorRules&
                                    const std::vector<IpPrefix>& guarded = {}) {
   auto policy = ParsePolicy(json);
   EXPECT_TRUE(policy) << policy.error().message();
-  auto egress = Egress::Make(Share(*policy), rules, guarded);
+  auto egress = Egress::Make(Share(*policy), rules, guarded, nullptr);
   EXPECT_TRUE(egress) << egress.error().message();
   return *egress;
 }
@@ -142,7 +142,7 @@ TEST(EgressAddresses, RangesSayTheSameAsTheRulesInOrder) {
   for (int round = 0; round < 300; ++round) {
     Policy policy;
     for (unsigned i = 0; i < 1 + random() % 12; ++i) policy.rules.push_back(RandomRule(random));
-    auto egress = Egress::Make(Share(policy), {}, {});
+    auto egress = Egress::Make(Share(policy), {}, {}, nullptr);
     ASSERT_TRUE(egress);
     const Egress::Ranges& ranges = (*egress)->ranges();
     for (size_t i = 1; i < ranges.size(); ++i) ASSERT_LT(ranges[i - 1].last, ranges[i].first);
@@ -173,10 +173,10 @@ TEST(EgressNames, RefusesMorePortsThanAnAnswerMayOpen) {
     rule.transport = Transport::kTcp;
     policy.rules.push_back(rule);
   }
-  EXPECT_FALSE(Egress::Make(Share(policy), {}, {}));
+  EXPECT_FALSE(Egress::Make(Share(policy), {}, {}, nullptr));
   policy.rules.pop_back();
   policy.rules.push_back(policy.rules.back());  // a duplicate changes nothing
-  const auto egress = Egress::Make(Share(policy), {}, {});
+  const auto egress = Egress::Make(Share(policy), {}, {}, nullptr);
   ASSERT_TRUE(egress);
   EXPECT_EQ((*egress)->JudgeName("git.example").ports.size(), Egress::kMaxPortClasses);
 }
@@ -192,9 +192,9 @@ TEST(EgressAddresses, RefusesWhatWouldComeToTooMuch) {
     rule.transport = Transport::kTcp;
     policy.rules.push_back(rule);
   }
-  EXPECT_FALSE(Egress::Make(Share(policy), {}, {}));
+  EXPECT_FALSE(Egress::Make(Share(policy), {}, {}, nullptr));
   policy.rules.pop_back();
-  EXPECT_TRUE(Egress::Make(Share(policy), {}, {}));
+  EXPECT_TRUE(Egress::Make(Share(policy), {}, {}, nullptr));
   for (unsigned i = 0; i < 512; ++i) {
     PolicyRule rule;
     rule.action = Action::kAllow;
@@ -202,7 +202,7 @@ TEST(EgressAddresses, RefusesWhatWouldComeToTooMuch) {
     rule.parsed = *ParsePolicyTarget(rule.target);
     policy.rules.push_back(rule);
   }
-  auto refused = Egress::Make(Share(policy), {}, {});
+  auto refused = Egress::Make(Share(policy), {}, {}, nullptr);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), Code::kInvalidArgument);
 }

@@ -293,10 +293,14 @@ class FakeNetwork final : public netpolicy::Network {
     if (request_error) return Fail(*request_error);
     return {};
   }
+  void SetCeilings(netpolicy::CeilingOf its_ceilings) override {
+    ceilings = std::move(its_ceilings);
+  }
   Result<std::shared_ptr<const netpolicy::Egress>> MakeReady(
-      netpolicy::SharedPolicy policy) const override {
+      netpolicy::SharedPolicy policy, const std::string& tenant) const override {
     if (request_error) return Fail(*request_error);
-    return netpolicy::Egress::Make(std::move(policy), {}, {});
+    return netpolicy::Egress::Make(std::move(policy), {}, {},
+                                   ceilings ? ceilings(tenant) : nullptr);
   }
   Status SetPolicy(uint32_t slot, std::shared_ptr<const netpolicy::Egress> egress) override {
     if (claim_error) return Fail(*claim_error);
@@ -341,6 +345,7 @@ class FakeNetwork final : public netpolicy::Network {
   size_t links_removed = 0;
   std::vector<uint32_t> recovered;
   std::map<uint32_t, netpolicy::SlotRequest> claimed;
+  netpolicy::CeilingOf ceilings;
   std::map<uint32_t, std::shared_ptr<netpolicy::Interceptor>> interceptors;
   std::optional<Error> attach_error;
   std::optional<Error> claim_error;

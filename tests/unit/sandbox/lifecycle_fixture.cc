@@ -54,7 +54,7 @@ void LifecycleTest::Boot(const wire::Greeting& hello) {
   sandboxes = std::make_unique<Sandboxes>(
       Sandboxes::Parts{loop, clock, spawner, network, images, *store, *pool, *admission, *imports,
                        puller, *volumes, objects, *snapshots, *pool_store, *template_store, *logs,
-                       *history, health},
+                       *history, health, tenants},
       config);
   ASSERT_TRUE(sandboxes->reconciler.Start(hello));
   loop.Pass(100'000);

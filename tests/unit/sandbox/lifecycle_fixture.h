@@ -51,6 +51,7 @@ class LifecycleTest : public testing::Test {
   FakeNetwork network;
   FakeImages images;
   Health health;
+  tenants::TenantTable tenants;
   Sandboxes::Settings config;
   std::set<uint32_t> gone_slots;  // slots whose processes have ended
   SlotPool::Config pool_config;

@@ -46,6 +46,7 @@ TEST_F(LifecycleTest, ASpecIsKeptWhole) {
   const Sandbox stored = Stored().at(0);
   // Values that the checks have set.
   wanted.spec.network.sandbox = stored.id;
+  wanted.spec.network.tenant = stored.tenant;
   wanted.spec.limits = stored.spec.limits;
   wanted.spec.reserved = {.memory_bytes = 8 << 20, .cpu_millis = 20};
   EXPECT_EQ(TextsOf(stored.spec), TextsOf(wanted.spec));

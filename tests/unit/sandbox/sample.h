@@ -63,8 +63,8 @@ void EachMember(C& c, F each) {
 }
 template <MaybeConst<netpolicy::SlotRequest> S, typename F>
 void EachMember(S& s, F each) {
-  auto& [sandbox, policy, network, hostname, bandwidth] = s;
-  [&](auto&... all) { (each(all), ...); }(sandbox, policy, network, hostname, bandwidth);
+  auto& [sandbox, policy, network, hostname, bandwidth, tenant] = s;
+  [&](auto&... all) { (each(all), ...); }(sandbox, policy, network, hostname, bandwidth, tenant);
 }
 template <MaybeConst<Platform> S, typename F>
 void EachMember(S& s, F each) {
@@ -116,6 +116,7 @@ inline Sandbox Sample() {
   Sandbox s;
   Fill().Set(s);
   s.spec.network.sandbox = s.id;
+  s.spec.network.tenant = s.tenant;
   return s;
 }
 

@@ -19,7 +19,8 @@ vault::Vault VaultFor(const std::string& host) {
 }
 
 std::shared_ptr<const netpolicy::Egress> EgressOf(const std::string& policy) {
-  return *netpolicy::Egress::Make(netpolicy::Share(*netpolicy::ParsePolicy(policy)), {}, {});
+  return *netpolicy::Egress::Make(netpolicy::Share(*netpolicy::ParsePolicy(policy)), {}, {},
+                                  nullptr);
 }
 
 class VaultsTest : public testing::Test {
