@@ -42,7 +42,9 @@ Result<Kernelspec> ParseKernelspec(std::string text) {
     const std::string_view name = each.name(), value = each.text();
     if (name.empty() || name.find('=') != std::string_view::npos ||
         name.find('\0') != std::string_view::npos || value.find('\0') != std::string_view::npos) {
-      return Fail(Code::kInvalidArgument, "env: a name or value that no program can have");
+      return Fail(Code::kInvalidArgument,
+                  "env '" + std::string(name.substr(0, 64)) +
+                      "': a name must not be empty or hold '=', and neither name nor value a NUL");
     }
     spec.env.emplace_back(name, value);
   }

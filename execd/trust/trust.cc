@@ -154,7 +154,9 @@ Status LinkByHash(std::string name) {
       return {};
     }
   }
-  return Fail(Code::kAlreadyExists, "link " + name + ": all numbers are taken");
+  return Fail(Code::kAlreadyExists, std::string(kHashDirectory) + ": " +
+                                        name.substr(0, name.size() - 1) +
+                                        "0 to 9 are other certificates; remove one from the image");
 }
 
 }  // namespace
