@@ -1,4 +1,6 @@
 """A reload that replaces the API key ends what the old one has opened, and says who did what."""
+import contextlib
+import http.client
 import json
 import os
 import re
@@ -87,6 +89,27 @@ class Rotation(unittest.TestCase):
             self.assertEqual(again.out('echo well'), 'well')
             # What it has started goes on: it is the sandbox's.
             self.assertTrue(again.status(background)['running'])
+
+    def test_a_published_port_takes_the_new_key(self):
+        """`atoll run -p` reads the file of the key anew."""
+        serve = 'mkdir /www; echo published >/www/index.html; exec httpd -f -p 80 -h /www'
+        with Daemon() as daemon:
+            image = daemon.import_busybox()
+            environment = {'PATH': os.environ['PATH'], 'ATOLL_RUN_DIR': str(daemon.run_dir)}
+            said = subprocess.run([BUILD / 'atoll', 'run', '-d', '-p', '127.0.0.1::80', image,
+                                   'sh', '-c', serve], env=environment, text=True, check=True,
+                                  capture_output=True, timeout=60 * SLOWNESS).stderr
+            port = int(re.search(r'127\.0\.0\.1:(\d+)', said)[1])
+
+            def page():
+                one = http.client.HTTPConnection('127.0.0.1', port, timeout=20 * SLOWNESS)
+                with contextlib.closing(one), contextlib.suppress(OSError, http.client.HTTPException):
+                    one.request('GET', '/')
+                    return one.getresponse().read()
+                return None
+            until(lambda: page() == b'published\n', 30 * SLOWNESS, 'the page')
+            rotate(daemon, '[server]\n', f'[server]\napi_key = "{NEW}"\n')
+            until(lambda: page() == b'published\n', 30 * SLOWNESS, 'the page, by the new key')
 
     def test_a_configured_key_replaces_the_one_that_was_made(self):
         with Daemon() as daemon:

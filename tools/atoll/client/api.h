@@ -22,6 +22,8 @@ class Api {
   Result<http::Response> Send(const std::string& method, const std::string& target,
                               const std::string& json_body = {});
   const std::string& server_url() const { return server_.url; }
+  // The key that is sent; empty: none.
+  const std::string& key() const { return server_.api_key; }
   // Null if the server has no TLS.
   const http::TlsContext* trust() const { return trust_.get(); }
   // Like Send, but streams the body of a 2xx answer to `on_data`. False from `on_data` stops it.

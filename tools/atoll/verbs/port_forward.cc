@@ -104,20 +104,22 @@ Result<Upgraded> ConnectTo(const Api& api, const ExecdWay& way, int port) {
                  "tcp", way.headers);
 }
 
-Status ForwardPorts(EventLoop& loop, std::shared_ptr<const Api> api, const ExecdWay& way,
+Status ForwardPorts(EventLoop& loop,
+                    const std::function<std::shared_ptr<const ForwardTarget>()>& target,
                     const std::vector<LocalPort>& ports,
                     const std::function<void(const Error&)>& failed) {
   // Shared, because threads may outlive this function.
   const auto open = std::make_shared<std::atomic<int>>(0);
   std::vector<std::unique_ptr<Acceptor>> acceptors;
   for (const LocalPort& port : ports) {
-    const auto forward = [&failed, api, way, open,
+    const auto forward = [&failed, &target, open,
                           inside = port.inside](Acceptor::Connection& connection) {
       if (*open >= kMaxForwarded) return;  // closes it, as a full server does
       ++*open;
       // One thread per connection, so that a slow connect or transfer does not delay the others.
-      std::thread([api, way, open, failed, inside, local = std::move(connection.socket)]() mutable {
-        auto remote = ConnectTo(*api, way, inside);
+      std::thread([to = target(), open, failed, inside,
+                   local = std::move(connection.socket)]() mutable {
+        auto remote = ConnectTo(to->api, to->way, inside);
         const Status done =
             remote ? Relay(std::move(local), std::move(*remote)) : Fail(remote.error());
         if (!done) failed(done.error());

@@ -26,9 +26,16 @@ Result<LocalPort> ListenHere(int number, int inside);
 
 Result<Upgraded> ConnectTo(const Api& api, const ExecdWay& way, int port);
 
-// Forwards all connections to the ports, each in its own thread, until the loop ends. `failed` gets
-// the reason if a connection cannot be forwarded; several threads may call it at once.
-Status ForwardPorts(EventLoop& loop, std::shared_ptr<const Api> api, const ExecdWay& way,
+// The sandbox that connections are forwarded to. Threads share it.
+struct ForwardTarget {
+  Api api;
+  ExecdWay way;
+};
+// Forwards all connections to the ports, each in its own thread, until the loop ends. `target`
+// returns the sandbox for a new connection, on the loop. `failed` gets the reason if a connection
+// cannot be forwarded; several threads may call it at once.
+Status ForwardPorts(EventLoop& loop,
+                    const std::function<std::shared_ptr<const ForwardTarget>()>& target,
                     const std::vector<LocalPort>& ports,
                     const std::function<void(const Error&)>& failed);
 

@@ -158,7 +158,7 @@ Status Open(const Settings& settings, const PortOptions& options) {
 Status Forward(const Settings& settings, const PortOptions& options) {
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
   ATOLL_ASSIGN(const std::string id, ResolveId(api, options.id));
-  ATOLL_ASSIGN(const ExecdWay way, FindExecd(api, id));
+  ATOLL_ASSIGN(ExecdWay way, FindExecd(api, id));
   const int wanted = options.local < 0 ? options.port : options.local;
   auto port = ListenHere(wanted, options.port);
   if (!port) {
@@ -176,8 +176,10 @@ Status Forward(const Settings& settings, const PortOptions& options) {
   ATOLL_ASSIGN(const std::unique_ptr<EventLoop> loop, EventLoop::Create());
   std::vector<LocalPort> ports;
   ports.push_back(*std::move(port));
-  return ForwardPorts(*loop, std::make_shared<const Api>(std::move(api)), way, ports,
-                      [&settings](const Error& error) { Report(settings, error); });
+  const auto target = std::make_shared<const ForwardTarget>(std::move(api), std::move(way));
+  return ForwardPorts(
+      *loop, [target] { return target; }, ports,
+      [&settings](const Error& error) { Report(settings, error); });
 }
 
 }  // namespace

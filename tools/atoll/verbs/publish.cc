@@ -6,18 +6,24 @@
 #include <unistd.h>
 
 #include <charconv>
-#include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/event_loop.h"
 #include "runtime/base/move_descriptors.h"
 #include "tools/atoll/client/ending.h"
+#include "tools/atoll/client/json_text.h"
 
 namespace atl::cli {
 namespace {
 
-constexpr int64_t kLookEveryUs = 250'000;
+constexpr int64_t kLookEveryUs = 1'000'000;
+// Time without an answer of the server after which the sandbox counts as gone.
+constexpr int64_t kPatienceUs = int64_t{3600} * 1'000'000;
+// The same for answers that refuse the key.
+constexpr int64_t kDeniedPatienceUs = 60'000'000;
 
 Result<int> ReadPort(const std::string& given, const std::string& text, int least) {
   int port = 0;
@@ -50,31 +56,59 @@ bool Detach(std::vector<LocalPort>& ports) {
   return true;
 }
 
-// Returns true if the sandbox has ended or is gone, or if our key is valid no more. A server that
-// does not answer may be restarting, so that is false.
-bool HasEnded(const Settings& settings, const std::string& sandbox_id) {
-  auto api = Api::Connect(settings);
-  if (!api) return false;
-  const auto end = EndOf(*api, sandbox_id);
-  if (end) return end->has_value();
-  const Code code = end.error().code();
-  return code == Code::kNotFound || code == Code::kPermissionDenied;
+Result<std::shared_ptr<const ForwardTarget>> FindTarget(const Settings& settings,
+                                                        const std::string& sandbox_id) {
+  ATOLL_ASSIGN(Api api, Api::Connect(settings));
+  ATOLL_ASSIGN(ExecdWay way, FindExecd(api, sandbox_id));
+  return std::make_shared<const ForwardTarget>(std::move(api), std::move(way));
 }
 
-Status Serve(const Settings& settings, const std::string& sandbox_id,
-             const std::vector<LocalPort>& ports, int seconds) {
-  ATOLL_ASSIGN(Api api, Api::Connect(settings));
-  ATOLL_ASSIGN(const ExecdWay way, FindExecd(api, sandbox_id));
-  ATOLL_ASSIGN(const std::unique_ptr<EventLoop> loop, EventLoop::Create());
-  loop->After(int64_t{seconds} * 1'000'000, [&loop] { loop->Quit(); });
-  const std::function<void()> look = [&] {
-    if (HasEnded(settings, sandbox_id)) return loop->Quit();
-    loop->After(kLookEveryUs, look);
-  };
-  loop->After(kLookEveryUs, look);
-  return ForwardPorts(*loop, std::make_shared<const Api>(std::move(api)), way, ports,
-                      [](const Error&) {});
-}
+// Forwards the ports of one sandbox for as long as it lives.
+class Publisher {
+ public:
+  Publisher(const Settings& settings, std::string sandbox_id,
+            std::shared_ptr<const ForwardTarget> target)
+      : settings_(settings), sandbox_id_(std::move(sandbox_id)), target_(std::move(target)) {}
+
+  Status Serve(const std::vector<LocalPort>& ports) {
+    ATOLL_ASSIGN(loop_, EventLoop::Create());
+    LookLater();
+    return ForwardPorts(
+        *loop_, [this] { return target_; }, ports, [](const Error&) {});
+  }
+
+ private:
+  void LookLater() {
+    loop_->After(kLookEveryUs, [this] { IsOver() ? loop_->Quit() : LookLater(); });
+  }
+
+  bool IsOver() {
+    // Connects anew, because the key's file may have another key by now.
+    auto api = Api::Connect(settings_);
+    const auto sandbox = api ? Fetch(*api, "/sandboxes/" + PercentEncode(sandbox_id_))
+                             : Result<nlohmann::json>(Fail(api.error()));
+    const int64_t now_us = SystemClock().BootMicros();
+    if (sandbox) {
+      answered_us_ = now_us;
+      if (EndIn(*sandbox)) return true;
+      // The headers of the way to a sandbox contain the key.
+      if (api->key() == target_->api.key()) return false;
+      if (auto found = FindTarget(settings_, sandbox_id_)) target_ = *std::move(found);
+      return false;
+    }
+    const Code code = sandbox.error().code();
+    if (code == Code::kNotFound) return true;
+    // The key's file may get the new key in a moment. A server may be restarting.
+    const bool denied = code == Code::kPermissionDenied;
+    return now_us - answered_us_ > (denied ? kDeniedPatienceUs : kPatienceUs);
+  }
+
+  const Settings& settings_;
+  const std::string sandbox_id_;
+  std::shared_ptr<const ForwardTarget> target_;
+  std::unique_ptr<EventLoop> loop_;
+  int64_t answered_us_ = SystemClock().BootMicros();
+};
 
 }  // namespace
 
@@ -115,13 +149,14 @@ Result<std::vector<LocalPort>> ListenFor(const Words& given) {
 }
 
 Status Publish(const Settings& settings, const std::string& sandbox_id,
-               std::vector<LocalPort> ports, int seconds) {
+               std::vector<LocalPort> ports) {
   if (ports.empty()) return {};
+  ATOLL_ASSIGN(auto target, FindTarget(settings, sandbox_id));
   const pid_t pid = fork();
   if (pid < 0) return FailSys("fork");
   if (pid > 0) return {};
   if (!Detach(ports)) _exit(1);
-  const Status served = Serve(settings, sandbox_id, ports, seconds);
+  const Status served = Publisher(settings, sandbox_id, std::move(target)).Serve(ports);
   _exit(served ? 0 : 1);
 }
 

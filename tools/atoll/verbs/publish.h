@@ -23,10 +23,11 @@ Result<Published> ReadPublished(const std::string& given);
 // port in use refuses the run.
 Result<std::vector<LocalPort>> ListenFor(const Words& given);
 
-// Starts a process that forwards the ports, if there are any. It ends within a second after the
-// sandbox, and after `seconds` in any case. Call it while this process has one thread, because it
-// forks.
+// Starts a process that forwards the ports, if there are any. It ends within two seconds after the
+// sandbox, when the server has refused its key for a minute, or when the server has been silent for
+// an hour. It takes the new key if the key's file has another one. Call it while this process has
+// one thread, because it forks.
 Status Publish(const Settings& settings, const std::string& sandbox_id,
-               std::vector<LocalPort> ports, int seconds);
+               std::vector<LocalPort> ports);
 
 }  // namespace atl::cli

@@ -110,8 +110,7 @@ Result<std::string> CreatePublished(Api& api, const Settings& settings, const Ru
   ATOLL_ASSIGN(std::vector<LocalPort> ports, ListenFor(options.ports));
   ATOLL_ASSIGN(std::string id, CreateSandbox(api, options, entrypoint, timeout_seconds));
   const Status told = TellPorts(api, id, options.ports, ports);
-  const Status published =
-      told ? Publish(settings, id, std::move(ports), options.timeout_seconds) : told;
+  const Status published = told ? Publish(settings, id, std::move(ports)) : told;
   if (published) return id;
   // Deletes the sandbox, because the caller never learned its id.
   [[maybe_unused]] const auto ignored = api.Send("DELETE", "/sandboxes/" + PercentEncode(id));
