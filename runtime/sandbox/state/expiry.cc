@@ -6,6 +6,10 @@ namespace atl::sandbox {
 namespace {
 
 constexpr int64_t kLongestSleepMs = 30 * 1000;
+// Extension of a sandbox that its client wants removed at its end (`atoll run -d --rm`). It can be
+// read a while longer, for clients that wait for its exit code.
+constexpr char kRemoveAtEnd[] = "atoll.rm";
+constexpr int64_t kRemovedAfterMs = 60 * 1000;
 
 }  // namespace
 
@@ -25,10 +29,16 @@ void Expiry::Remove(const std::string& id) {
 }
 
 void Expiry::SetDeadline(const Sandbox& sandbox) {
-  if (sandbox.expires_at_ms) return Set(sandbox.id, *sandbox.expires_at_ms);
-  if (IsOver(sandbox.state) && keep_ended_seconds_) {
-    Set(sandbox.id, sandbox.transition_at_ms + *keep_ended_seconds_ * 1000);
+  std::optional<int64_t> deadline = sandbox.expires_at_ms;
+  if (IsOver(sandbox.state)) {
+    const int64_t ended = sandbox.transition_at_ms;
+    if (!deadline && keep_ended_seconds_) deadline = ended + *keep_ended_seconds_ * 1000;
+    const auto asked = sandbox.spec.extensions.find(kRemoveAtEnd);
+    if (asked != sandbox.spec.extensions.end() && asked->second == "true") {
+      deadline = std::min(deadline.value_or(INT64_MAX), ended + kRemovedAfterMs);
+    }
   }
+  if (deadline) Set(sandbox.id, *deadline);
 }
 
 void Expiry::Arm() {

@@ -32,6 +32,35 @@ TEST_F(ExpiryTest, FiresInOrderAndOnce) {
   EXPECT_EQ(loop.timers(), 0U);
 }
 
+// `atoll run -d --rm`: the end removes the sandbox, long before its timeout.
+TEST_F(ExpiryTest, WhatIsToBeRemovedAtItsEndGoesAMinuteLater) {
+  Sandbox sandbox;
+  sandbox.id = "a";
+  sandbox.state = State::kTerminated;
+  sandbox.transition_at_ms = now();
+  for (const std::optional<int64_t> timeout : {std::optional<int64_t>(now() + 900'000), {}}) {
+    expired.clear();
+    sandbox.expires_at_ms = timeout;
+    sandbox.spec.extensions["atoll.rm"] = "false";
+    expiry.SetDeadline(sandbox);
+    loop.Pass(100 * kSecond);
+    EXPECT_EQ(expired, "");
+    sandbox.spec.extensions["atoll.rm"] = "true";
+    sandbox.transition_at_ms = now();
+    sandbox.state = State::kRunning;
+    expiry.SetDeadline(sandbox);
+    loop.Pass(100 * kSecond);
+    EXPECT_EQ(expired, "");
+    sandbox.state = State::kFailed;
+    sandbox.transition_at_ms = now();
+    expiry.SetDeadline(sandbox);
+    loop.Pass(59 * kSecond);
+    EXPECT_EQ(expired, "");
+    loop.Pass(2 * kSecond);
+    EXPECT_EQ(expired, "a");
+  }
+}
+
 TEST_F(ExpiryTest, CanBeMovedAndRemoved) {
   expiry.Set("a", now() + 10'000);
   expiry.Set("b", now() + 10'000);

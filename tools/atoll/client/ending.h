@@ -12,7 +12,7 @@
 namespace atl::cli {
 
 // Extension of sandboxes of `run -d --rm`: the verb that ends the sandbox, or waits for its end,
-// then removes it. The server ignores it.
+// then removes it. The server removes it a minute after its end (state/expiry.cc).
 inline constexpr char kRemoveAtEnd[] = "atoll.rm";
 
 // Deletes the sandbox if it has ended and has kRemoveAtEnd. A missing sandbox is no error.

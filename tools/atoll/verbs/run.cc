@@ -282,8 +282,8 @@ void AddRunVerb(Verb& root, const Settings& settings) {
   run.Takes(Option{"--keep", "", "Leave the sandbox running afterwards", &o->keep});
   run.Takes(
       Option{"--rm", "",
-             "With -d: 'atoll stop', 'kill' and 'wait' remove it as well. Without -d as always: "
-             "nothing stays of it",
+             "With -d: remove it a minute after its command has ended, or at once by 'atoll stop', "
+             "'kill' and 'wait'. Without -d as always: nothing stays of it",
              &o->remove});
   run.Says(
       "Output and input pass byte for byte. The exit code is the command's; 128 + n if signal n\n"
