@@ -10,6 +10,13 @@ constexpr int64_t kProgressUs = 250 * 1000;
 
 }  // namespace
 
+PendingImports::~PendingImports() {
+  loop_.Cancel(timer_);
+  for (const auto& [name, image] : images_) {
+    for (const auto& [sandbox, waiting] : image.waiting) loop_.Cancel(waiting.deadline);
+  }
+}
+
 PendingImports::Id PendingImports::Begin(const std::string& image, Progress progress) {
   images_[image].attempts.emplace(++last_, std::move(progress));
   return last_;
@@ -26,21 +33,35 @@ void PendingImports::Wait(const std::string& image, const std::string& sandbox, 
   if (found == images_.end()) return;
   const std::string progress = found->second.attempts.begin()->second();
   waiter.progress(progress);
-  found->second.waiting.insert_or_assign(sandbox, std::move(waiter));
+  const Loop::Id deadline =
+      loop_.After(kPatienceUs, [this, image, sandbox] { GiveUp(image, sandbox); });
+  found->second.waiting.emplace(sandbox, Waiting{std::move(waiter), deadline});
   if (++waiting_ == 1) timer_ = loop_.After(kProgressUs, [this] { ShowProgress(); });
 }
 
 void PendingImports::Forget(const std::string& image, const std::string& sandbox) {
   const auto found = images_.find(image);
-  if (found != images_.end()) waiting_ -= found->second.waiting.erase(sandbox);
-  if (waiting_ == 0) loop_.Cancel(std::exchange(timer_, 0));
+  if (found == images_.end()) return;
+  const auto waiting = found->second.waiting.find(sandbox);
+  if (waiting == found->second.waiting.end()) return;
+  loop_.Cancel(waiting->second.deadline);
+  found->second.waiting.erase(waiting);
+  if (--waiting_ == 0) loop_.Cancel(std::exchange(timer_, 0));
+}
+
+void PendingImports::GiveUp(const std::string& image, const std::string& sandbox) {
+  const Waiter waiter = std::move(images_.at(image).waiting.at(sandbox).waiter);
+  Forget(image, sandbox);
+  waiter.over(Fail(Code::kDeadlineExceeded,
+                   "the import takes longer than an hour and continues; create the sandbox again "
+                   "when the image is there"));
 }
 
 void PendingImports::ShowProgress() {
   for (const auto& [name, image] : images_) {
     if (image.waiting.empty()) continue;
     const std::string progress = image.attempts.begin()->second();
-    for (const auto& [sandbox, waiter] : image.waiting) waiter.progress(progress);
+    for (const auto& [sandbox, waiting] : image.waiting) waiting.waiter.progress(progress);
   }
   timer_ = loop_.After(kProgressUs, [this] { ShowProgress(); });
 }
@@ -50,11 +71,12 @@ void PendingImports::End(Id id, const Status& imported) {
     Image& image = at->second;
     if (image.attempts.erase(id) == 0) continue;
     if (!imported && !image.attempts.empty()) return;
-    const std::map<std::string, Waiter> waiting = std::exchange(image.waiting, {});
+    const std::map<std::string, Waiting> all = std::exchange(image.waiting, {});
     if (image.attempts.empty()) images_.erase(at);
-    waiting_ -= waiting.size();
+    waiting_ -= all.size();
     if (waiting_ == 0) loop_.Cancel(std::exchange(timer_, 0));
-    for (const auto& [sandbox, waiter] : waiting) waiter.over(imported);
+    for (const auto& [sandbox, waiting] : all) loop_.Cancel(waiting.deadline);
+    for (const auto& [sandbox, waiting] : all) waiting.waiter.over(imported);
     return;
   }
 }

@@ -19,7 +19,9 @@ class PendingImports {
   using Id = uint64_t;
   // Returns the progress as text for people.
   using Progress = std::function<std::string()>;
-  // Calls `progress` repeatedly and `over` once, at the end.
+  // Calls `progress` repeatedly and `over` once: at the end of the import, or with
+  // kDeadlineExceeded when the sandbox has waited for kPatienceUs. The import then continues.
+  static constexpr int64_t kPatienceUs = int64_t{3600} * 1000 * 1000;
   struct Waiter {
     std::function<void(const std::string& text)> progress;  // called at once, and then periodically
     std::function<void(const Status& imported)> over;
@@ -29,7 +31,7 @@ class PendingImports {
   PendingImports(Loop& loop, size_t limit) : loop_(loop), limit_(limit) {}
   PendingImports(const PendingImports&) = delete;
   PendingImports& operator=(const PendingImports&) = delete;
-  ~PendingImports() { loop_.Cancel(timer_); }
+  ~PendingImports();
 
   // Registers an import of the image with this normalised name.
   Id Begin(const std::string& image, Progress progress);
@@ -47,11 +49,16 @@ class PendingImports {
   size_t waiting() const { return waiting_; }
 
  private:
+  struct Waiting {
+    Waiter waiter;
+    Loop::Id deadline = 0;
+  };
   struct Image {
-    std::map<Id, Progress> attempts;  // never empty
-    std::map<std::string, Waiter> waiting;
+    std::map<Id, Progress> attempts;         // never empty
+    std::map<std::string, Waiting> waiting;  // keys: ids of sandboxes
   };
   void ShowProgress();
+  void GiveUp(const std::string& image, const std::string& sandbox);
 
   Loop& loop_;
   const size_t limit_;

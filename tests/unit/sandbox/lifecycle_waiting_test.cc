@@ -32,6 +32,27 @@ class LifecycleWaitingTest : public LifecycleTest {
   std::string progress = "1 of 9 bytes have arrived";
 };
 
+// An import may hang, and such a create may have no deadline of its own.
+TEST_F(LifecycleWaitingTest, ACreateWaitsAnHourForItsImage) {
+  const auto import = Begin();
+  const std::string id = Waiting();
+  loop.Pass(1800 * kSecond);
+  const std::string later = Waiting();
+  loop.Pass(1799 * kSecond);
+  EXPECT_EQ(StateOf(id), State::kAwaiting);
+  loop.Pass(2 * kSecond);
+  EXPECT_EQ(StateOf(id), State::kFailed);
+  EXPECT_EQ(sandboxes->registry.Find(kCaller, id)->message,
+            "image new:latest was not imported: the import takes longer than an hour and "
+            "continues; create the sandbox again when the image is there");
+  EXPECT_EQ(imports->waiting(), 1U);
+  // The import goes on, for creates that came later.
+  Imported(import);
+  spawner.AnswerBuild();
+  EXPECT_EQ(StateOf(later), State::kRunning);
+  EXPECT_EQ(StateOf(id), State::kFailed);
+}
+
 TEST_F(LifecycleWaitingTest, IsPendingUntilTheImageIsThere) {
   const auto import = Begin();
   const auto answer = Create(WantOf("new"));
