@@ -1,5 +1,6 @@
 #include "runtime/daemon/otel_settings.h"
 
+#include <fcntl.h>
 #include <sys/utsname.h>
 
 #include <algorithm>
@@ -7,6 +8,8 @@
 #include <string_view>
 
 #include "runtime/base/sandbox_id.h"
+#include "runtime/base/sha256.h"
+#include "runtime/base/sys.h"
 #include "runtime/http/ascii.h"
 #include "runtime/http/base_url.h"
 #include "runtime/http/head.h"
@@ -79,6 +82,22 @@ bool IsSet(const std::vector<std::string>& environment, std::string_view name,
   return http::EqualNoCase(http::TrimBlanks(FirstOf(environment, {name}).value), value);
 }
 
+// Returns the id of the daemon of this data directory on this host, as a UUID of the kind that is
+// made of a hash (RFC 9562, version 8). The number of the host itself is a secret (machine-id(5)).
+std::string InstanceId(const Config& config) {
+  utsname host{};
+  const bool named = ::uname(&host) == 0;
+  const std::string machine =
+      sys::ReadFileAt(AT_FDCWD, "/etc/machine-id", 64).value_or(named ? host.nodename : "");
+  std::string bytes = Sha256("atoll service.instance.id\n" + machine + "\n" + config.data_dir);
+  bytes.resize(16);
+  bytes[6] = static_cast<char>((bytes[6] & 0x0f) | 0x80);
+  bytes[8] = static_cast<char>((bytes[8] & 0x3f) | 0x80);
+  std::string id = HexEncode(bytes);
+  for (const size_t at : {20, 16, 12, 8}) id.insert(at, "-");
+  return id;
+}
+
 }  // namespace
 
 Result<std::optional<OtelSettings>> FindOtelSettings(const Config& config,
@@ -115,8 +134,9 @@ Result<std::optional<OtelSettings>> FindOtelSettings(const Config& config,
   if (::uname(&host) == 0) add("host.name", host.nodename);
   add("service.version", ATOLL_VERSION);
   set("service.name", config.otel_service_name);
-  // An id of this process, because each process counts anew.
-  set("service.instance.id", NewSandboxId());
+  // Survives restarts, so that a restart makes no new time series. The start time of each counter
+  // says that a new process counts anew.
+  add("service.instance.id", InstanceId(config));
   return std::optional(std::move(settings));
 }
 

@@ -32,7 +32,8 @@ struct OtelSettings {
 //
 // Headers come from OTEL_EXPORTER_OTLP_METRICS_HEADERS, or else OTEL_EXPORTER_OTLP_HEADERS.
 // Attributes come from OTEL_RESOURCE_ATTRIBUTES. otel.service_name overrides them, and they
-// override the host's name and our version.
+// override the host's name, our version and service.instance.id. That id is the same after a
+// restart: it stands for the data directory on this host.
 //
 // Errors name the variable, and never a header's value.
 Result<std::optional<OtelSettings>> FindOtelSettings(const Config& config,

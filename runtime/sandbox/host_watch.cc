@@ -1,10 +1,15 @@
 #include "runtime/sandbox/host_watch.h"
 
+#include <fcntl.h>
 #include <sys/statvfs.h>
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
+#include <string_view>
 #include <utility>
+
+#include "runtime/base/sys.h"
 
 namespace atl::sandbox {
 namespace {
@@ -23,6 +28,26 @@ uint64_t BytesIn(const std::string& directory) {
   return bytes;
 }
 
+// Returns avg10 of "some avg10=1.25 avg60=…" as a share (PSI).
+std::optional<double> ReadPressure(const char* resource) {
+  constexpr std::string_view kField = "some avg10=";
+  const auto text = sys::ReadFileAt(AT_FDCWD, std::string("/proc/pressure/") + resource, 4096);
+  if (!text || !text->starts_with(kField)) return std::nullopt;
+  double percent = 0;
+  const auto [end, error] =
+      std::from_chars(text->data() + kField.size(), text->data() + text->size(), percent);
+  if (error != std::errc()) return std::nullopt;
+  return percent / 100;
+}
+
+std::optional<uint64_t> ReadNumber(const char* path) {
+  const auto text = sys::ReadFileAt(AT_FDCWD, path, 64);
+  uint64_t number = 0;
+  if (!text) return std::nullopt;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), number);
+  return error == std::errc() ? std::optional(number) : std::nullopt;
+}
+
 HostSample ReadSample(const HostWatch::Places& places) {
   HostSample sample;
   struct statvfs store {};
@@ -34,6 +59,11 @@ HostSample ReadSample(const HostWatch::Places& places) {
   sample.log_bytes = BytesIn(places.state + "/logs");
   const uint64_t all = BytesIn(places.state);  // rotation or removal may delete logs meanwhile
   sample.state_bytes = all - std::min(all, sample.log_bytes);
+  for (size_t i = 0; i < sample.pressure.size(); ++i) {
+    sample.pressure[i] = ReadPressure(kPressures[i]);
+  }
+  sample.conntrack_entries = ReadNumber("/proc/sys/net/netfilter/nf_conntrack_count");
+  sample.conntrack_limit = ReadNumber("/proc/sys/net/netfilter/nf_conntrack_max");
   return sample;
 }
 

@@ -4,8 +4,10 @@
 // Thread rule: on the loop.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,12 +20,20 @@
 
 namespace atl::sandbox {
 
+// Resources of HostSample::pressure.
+inline constexpr const char* kPressures[] = {"cpu", "memory", "io"};
+
 struct HostSample {
   uint64_t store_size_bytes = 0;
   uint64_t store_free_bytes = 0;  // excludes blocks reserved for root
   uint64_t store_free_inodes = 0;
   uint64_t log_bytes = 0;    // logs of entrypoints
   uint64_t state_bytes = 0;  // the database of records
+  // Share of the last ten seconds in which a process of the host waited for each of kPressures.
+  // None: the kernel does not measure pressure.
+  std::array<std::optional<double>, std::size(kPressures)> pressure;
+  // Connections that the kernel tracks, and how many it can. None: it tracks none here.
+  std::optional<uint64_t> conntrack_entries, conntrack_limit;
 };
 
 class HostWatch {

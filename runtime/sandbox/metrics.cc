@@ -197,6 +197,22 @@ void AddDisk(const images::ImageStore& images, const HostSample* host, MetricSet
       .Add(host->store_free_inodes);
 }
 
+void AddHost(const HostSample& host, MetricSet* metrics) {
+  MetricFamily& pressure = metrics->Gauge(
+      "atoll_host_pressure_ratio",
+      "Share of the last 10 s in which some process of the host waited for the resource (PSI).",
+      {"resource"});
+  for (size_t i = 0; i < host.pressure.size(); ++i) {
+    if (host.pressure[i]) pressure.Add(*host.pressure[i], {kPressures[i]});
+  }
+  MetricFamily& entries = metrics->Gauge(
+      "atoll_conntrack_entries", "Connections that the kernel tracks in the daemon's network.");
+  if (host.conntrack_entries) entries.Add(*host.conntrack_entries);
+  MetricFamily& limit =
+      metrics->Gauge("atoll_conntrack_limit", "Connections that the kernel can track.");
+  if (host.conntrack_limit) limit.Add(*host.conntrack_limit);
+}
+
 void AddBudget(const Room& room, MetricSet* metrics) {
   metrics->Gauge("atoll_host_memory_promised_bytes", "Sum of the memory limits of all sandboxes.")
       .Add(room.held().memory_bytes);
@@ -228,6 +244,7 @@ void AddMetrics(const Sandboxes& all, const Snapshots& snapshots, const Admissio
   AddAdmission(stats, admission, slots, metrics);
   AddStock(all, metrics);
   AddDisk(images, host, metrics);
+  if (host != nullptr) AddHost(*host, metrics);
   AddBudget(all.room, metrics);
   MetricFamily& differences =
       metrics->Counter("atoll_differences_total",

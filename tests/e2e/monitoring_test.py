@@ -172,6 +172,20 @@ class Monitoring(Pair):
         until(lambda: self.daemon.metric('sandbox_oom_kills_total') > gone, 30 * SLOWNESS,
               'the kill in the one that lives is counted')
 
+    def test_what_the_host_has(self):
+        """Pressure and tracked connections, as the kernel shows them."""
+        def told():
+            text = self.daemon.send('GET', '/v1/metrics').read().decode()
+            return dict(re.findall(r'^(atoll_(?:host_pressure|conntrack)\S*) (\S+)$', text, re.M))
+        until(told, 30 * SLOWNESS, 'the first sample')
+        found = told()
+        for resource in ('cpu', 'memory', 'io'):
+            share = float(found[f'atoll_host_pressure_ratio{{resource="{resource}"}}'])
+            self.assertTrue(0 <= share <= 1, share)
+        limit = pathlib.Path('/proc/sys/net/netfilter/nf_conntrack_max').read_text(encoding='ascii')
+        self.assertEqual(int(found['atoll_conntrack_limit']), int(limit))
+        self.assertLessEqual(int(found['atoll_conntrack_entries']), int(limit))
+
     def test_refused_is_not_failed(self):
         creates = lambda result: self.daemon.metric(
             f'sandbox_creates_total{{result="{result}",start="cold"}}')

@@ -248,6 +248,27 @@ TEST_F(OtelSettingsTest, WhoAndWithWhat) {
   }
 }
 
+// A restart makes no new time series.
+TEST_F(OtelSettingsTest, TheInstanceIsADataDirectoryOfAHost) {
+  const auto id = [this] {
+    std::vector<std::string> ids;
+    for (const auto& [name, value] : Settings().resource) {
+      if (name == "service.instance.id") ids.push_back(value);
+    }
+    return ids.size() == 1 ? ids.front() : "not one";
+  };
+  config.data_dir = "/var/lib/atoll";
+  const std::string first = id();
+  EXPECT_EQ(id(), first);
+  ASSERT_EQ(first.size(), 36U);
+  EXPECT_EQ(first[14], '8');
+  EXPECT_NE(std::string("89ab").find(first[19]), std::string::npos);
+  config.data_dir = "/srv/atoll";
+  EXPECT_NE(id(), first);
+  environment = {"OTEL_RESOURCE_ATTRIBUTES=service.instance.id=ours"};
+  EXPECT_EQ(id(), "ours");
+}
+
 TEST_F(OtelSettingsTest, SwitchedOff) {
   const auto off = [this] {
     const auto found = FindOtelSettings(config, environment);
