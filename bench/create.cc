@@ -29,6 +29,7 @@ struct Source {
   const char* image = nullptr;
   int claims = 1;
   int parked = kParked;
+  const char* limits = "{}";  // limits of a claim, as JSON
 };
 
 struct ColdMicros {
@@ -38,8 +39,8 @@ struct ColdMicros {
 Result<ColdMicros> LiveCold(SandboxApi& api, const Source& source) {
   ColdMicros micros{};
   const int64_t start = NowMicros();
-  ATOLL_ASSIGN(Sandbox sandbox,
-               source.image == nullptr ? api.Claim(kPoolName) : api.Create(source.image));
+  ATOLL_ASSIGN(Sandbox sandbox, source.image == nullptr ? api.Claim(kPoolName, source.limits)
+                                                        : api.Create(source.image));
   micros.created = MicrosSince(start);
   ATOLL_TRY(api.FindExecd(&sandbox));
   micros.known = MicrosSince(start);
@@ -233,6 +234,10 @@ Phases CreatePhases(const Setting& setting) {
   claim({}, "pool", false, {{.at_most = 1.2, .over = "create/floor, slot made before"}});
   claim({.claims = kParked}, "pool, flat", true,
         {{.at_most = 1}, {.at_most = 1.2, .over = "create/floor, flat, slot made before"}});
+  // Other limits than the members have: the Python SDK's, and such that change all that can be.
+  claim({.limits = R"({"cpu":"1","memory":"2Gi"})"}, "pool, limits", false, {});
+  claim({.limits = R"({"cpu":"2","memory":"2Gi","pids":"600","shm":"1Mi","nofile":"900"})"},
+        "pool, all limits", false, {});
   // Claims follow each other so fast that the pool is empty, and its builds set the pace.
   claim({.parked = 1}, "pool, drained", true, {{.at_most = 1}});
   return phases;

@@ -43,9 +43,9 @@ Result<Sandbox> SandboxApi::Create(const std::string& image, const std::string& 
   return sandbox;
 }
 
-Result<Sandbox> SandboxApi::Claim(const std::string& pool) {
-  const std::string body =
-      R"({"entrypoint":["sleep","100000"],"extensions":{"poolRef":")" + pool + R"("}})";
+Result<Sandbox> SandboxApi::Claim(const std::string& pool, const std::string& limits) {
+  const std::string body = R"({"entrypoint":["sleep","100000"],"extensions":{"poolRef":")" + pool +
+                           R"("},"resourceLimits":)" + limits + "}";
   ATOLL_ASSIGN(const std::string answer, client_.Call("POST", "/v1/sandboxes", body));
   Sandbox sandbox;
   ATOLL_ASSIGN(sandbox.id, Member(answer, "id"));

@@ -34,7 +34,7 @@ class SandboxApi {
   Result<Sandbox> Create(const std::string& image, const std::string& limits = "{}",
                          const std::string& members = "");
   // Likewise, but claims a sandbox of a pool.
-  Result<Sandbox> Claim(const std::string& pool);
+  Result<Sandbox> Claim(const std::string& pool, const std::string& limits = "{}");
   // Creates a pool that keeps `parked` sandboxes of the image ready.
   Status MakePool(const std::string& name, const std::string& image, int parked);
   // Blocks until the pool has `parked` ready sandboxes.
