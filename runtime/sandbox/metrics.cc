@@ -1,6 +1,8 @@
 #include "runtime/sandbox/metrics.h"
 
+#include <cstdint>
 #include <map>
+#include <numeric>
 #include <string>
 #include <string_view>
 
@@ -145,12 +147,18 @@ void AddAdmission(const CreateStats& stats, const Admission& admission, const Sl
 // A pool or template may be a label, because the operator makes only a few of them.
 void AddStock(const Sandboxes& all, MetricSet* metrics) {
   const PoolStats& pools = all.pools.stats();
+  const auto& cold = pools.creates.cold;
   metrics->Counter("atoll_pool_built_total", "Sandboxes built ahead for pools.").Add(pools.built);
   metrics
       ->Counter("atoll_pool_creates_total", "Creates of a pool, by whether it had a sandbox.",
                 {"result"})
-      .Add(pools.claimed, {"claimed"})
-      .Add(pools.cold, {"cold"});
+      .Add(pools.creates.claimed, {"claimed"})
+      .Add(std::accumulate(cold.begin(), cold.end(), uint64_t{0}), {"cold"});
+  MetricFamily& reasons = metrics->Counter(
+      "atoll_pool_cold_total", "Creates of a pool that were built, by the reason.", {"reason"});
+  for (int i = 0; i < kColdReasons; ++i) {
+    reasons.Add(cold[static_cast<size_t>(i)], {Text(ColdReasonName(static_cast<ColdReason>(i)))});
+  }
   metrics->Counter("atoll_pool_disposed_total", "Sandboxes of pools that nobody claimed.")
       .Add(pools.disposed);
   metrics->Gauge("atoll_pool_automatic", "Pools that made themselves.").Add(all.pools.automatic());

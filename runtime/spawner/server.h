@@ -66,6 +66,7 @@ class Server {
   void Do(wire::PrepareSlot message, Answer<wire::PrepareSlot> answer);
   void Do(wire::DropSlot message, const Answer<wire::DropSlot>& answer);
   void Do(wire::Build message, Answer<wire::Build> answer);
+  void Do(wire::ChangeLimits message, const Answer<wire::ChangeLimits>& answer);
   void Do(wire::Freeze message, Answer<wire::Freeze> answer);
   void Do(wire::Reclaim message, Answer<wire::Reclaim> answer);
   void Do(wire::Destroy message, Answer<wire::Destroy> answer);

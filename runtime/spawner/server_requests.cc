@@ -29,6 +29,8 @@ constexpr bool kBegins =
 template <typename Message>
 constexpr std::optional<Verb> kVerb = std::nullopt;
 template <>
+constexpr std::optional<Verb> kVerb<wire::ChangeLimits> = Verb::kLimit;
+template <>
 constexpr std::optional<Verb> kVerb<wire::Freeze> = Verb::kFreeze;
 template <>
 constexpr std::optional<Verb> kVerb<wire::Reclaim> = Verb::kReclaim;
@@ -108,6 +110,10 @@ void Server::Do(wire::DropSlot message, const Answer<wire::DropSlot>& answer) {
 
 void Server::Do(wire::Build message, Answer<wire::Build> answer) {
   sandboxes_.Build(*message.plan, std::move(answer));
+}
+
+void Server::Do(wire::ChangeLimits message, const Answer<wire::ChangeLimits>& answer) {
+  answer(sandboxes_.Limit(message.id, message.limits));
 }
 
 void Server::Do(wire::Freeze message, Answer<wire::Freeze> answer) {

@@ -20,7 +20,7 @@
 namespace atl::wire {
 
 // Raised with every change of a message.
-inline constexpr uint32_t kSpawnerProtocol = 15;
+inline constexpr uint32_t kSpawnerProtocol = 16;
 static_assert(cgroup::kLimitFields.size() == 11, "requests have grown: raise kSpawnerProtocol");
 
 // Most sandboxes in one packet. Each may have 582 bytes there; the rest follows in further packets.

@@ -76,6 +76,22 @@ struct Build {
   }
 };
 
+// Changes the limits of a parked sandbox to those of the create that claims it. The claim, a
+// StartMessage, follows the answer. kNotFound: no such sandbox lives. kInvalidArgument: the limits.
+// After any other error the sandbox may have some of the new limits, so it is of no use.
+// kFailedPrecondition: an earlier spawner has built it, or it has an open-file limit of its own.
+struct ChangeLimits {
+  static constexpr uint8_t kType = 30;
+  using Reply = void;
+  std::string id;
+  cgroup::Limits limits;
+
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io(self.id, self.limits);
+  }
+};
+
 // Freezes or thaws a sandbox. Answered when every process has stopped, or continues.
 struct Freeze {
   static constexpr uint8_t kType = 5;
@@ -379,10 +395,11 @@ using Message =
     std::variant<Hello, PrepareSlot, DropSlot, Build, Freeze, Destroy, SplitArchive, ExtractLayer,
                  PackLayer, CopyUpper, DiffUpper, PublishLayer, RemoveLayer, Stop, MakeVolume,
                  RemoveVolume, MeasureVolume, CheckVolume, Ping, KeepRules, MakeSession, EndSession,
-                 Reclaim, MountObjects, MeasureSandbox, CheckLayers>;
+                 Reclaim, MountObjects, MeasureSandbox, CheckLayers, ChangeLimits>;
 
-// Freeze, Reclaim, CopyUpper, DiffUpper and MakeSession also fail with kUnimplemented, before they
-// have any effect, if the sandbox's tier cannot do that or the spawner does not have the tier.
+// ChangeLimits, Freeze, Reclaim, CopyUpper, DiffUpper and MakeSession also fail with
+// kUnimplemented, before they have any effect, if the sandbox's tier cannot do that or the spawner
+// does not have the tier.
 
 // Checks everything about a message that does not depend on the spawner. Not part of decoding, so
 // that the sender of an invalid message gets an answer and keeps its connection.

@@ -1,5 +1,7 @@
 """Pools: what is built ahead, what a claim brings, and that nobody gets what was another's."""
+import json
 import os
+import pathlib
 import re
 import signal
 import threading
@@ -7,6 +9,7 @@ import unittest
 
 import atoll
 from atoll import SLOWNESS
+from box import shell_image
 from host_state import HostState
 
 UNTIL = 20 * SLOWNESS
@@ -25,6 +28,10 @@ def make(daemon, image, name='warm', **fields):
 
 def status(daemon, name='warm'):
     return daemon.request('GET', f'/v1/pools/{name}')['status']
+
+
+def creates(daemon, name='warm'):
+    return daemon.request('GET', f'/v1/pools/{name}')['creates']
 
 
 def filled(daemon, parked=2, name='warm'):
@@ -176,14 +183,15 @@ class PoolTest(unittest.TestCase):
                                                              'deleteOnSandboxTermination': True}}
         for fields, command, expected in (
                 ({'volumes': [volume]}, 'grep -c " /data " /proc/self/mounts', '1'),
-                ({'resourceLimits': {'memory': '64Mi'}}, 'echo here', 'here'),
                 ({'extensions': {'poolRef': 'warm', 'readOnlyRootFilesystem': 'true'}},
                  'touch /x 2>/dev/null || echo refused', 'refused')):
             before = self.daemon.metric(cold)
             box = self.claim(**fields)
             self.assertEqual(self.daemon.run(box, command).stdout, expected)
             self.assertEqual(self.daemon.metric(cold), before + 1)
-        self.assertEqual(status(self.daemon), {'total': 5, 'allocated': 3, 'available': 2})
+        self.assertEqual(status(self.daemon), {'total': 4, 'allocated': 2, 'available': 2})
+        self.assertEqual(creates(self.daemon),
+                         {'claimed': 0, 'cold': {'volumes': 1, 'read_only_root': 1}})
 
     def test_it_gives_no_more_than_it_may(self):
         self.daemon.request('PUT', '/v1/pools/warm', {'capacitySpec': capacity(1, 2)})
@@ -216,7 +224,157 @@ class PoolTest(unittest.TestCase):
         self.assertTrue(self.daemon.healthy())
 
 
+class LimitsTest(unittest.TestCase):
+    """Members serve creates with any limits: the claim sets them before anything runs."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.daemon = atoll.Daemon(runtime_parked_sandboxes=8)
+        cls.addClassCleanup(cls.daemon.__exit__)
+        cls.daemon.start()
+        cls.image = shell_image(cls.daemon, host_programs=['/usr/bin/nproc', '/usr/bin/getconf'])
+
+    def setUp(self):
+        self.addCleanup(self.clean)
+
+    def clean(self):
+        for box in self.daemon.request('GET', '/v1/sandboxes?pageSize=100')['items']:
+            self.daemon.delete(box['id'])
+        for pool in self.daemon.request('GET', '/v1/pools')['items']:
+            self.daemon.request('DELETE', f'/v1/pools/{pool["name"]}')
+
+    def claim(self, entrypoint=('sleep', '100000'), **limits):
+        """A create with these limits, which gets a parked sandbox."""
+        waiting, before = self.daemon.waiting(), claimed(self.daemon)
+        box = claim(self.daemon, entrypoint=list(entrypoint), resourceLimits=limits)
+        self.assertIn(box, waiting)
+        self.assertEqual(claimed(self.daemon), before + 1)
+        return box
+
+    def limit(self, box, controller, v1, v2):
+        """The limit of commands, as a program in the sandbox reads it."""
+        return self.daemon.run(box, f'cat /sys/fs/cgroup/{controller}/run/{v1} 2>/dev/null || '
+                                    f'cat /sys/fs/cgroup/run/{v2}').stdout
+
+    def test_those_of_the_python_sdk(self):
+        """A pool without limits, and the limits that opensandbox 1.1.1 sends with every create."""
+        make(self.daemon, self.image)
+        filled(self.daemon)
+        box = self.claim(['sh', '-c', 'nproc >/at-start; sleep 100000'], cpu='1', memory='2Gi')
+        self.assertEqual(creates(self.daemon), {'claimed': 1, 'cold': {}})
+        self.assertEqual(self.limit(box, 'memory', 'memory.limit_in_bytes', 'memory.max'), str(2 << 30))
+        seen = self.daemon.run(box, 'until [ -s /at-start ]; do :; done; cat /at-start; nproc; '
+                                    'getconf _NPROCESSORS_ONLN').stdout.split()
+        self.assertEqual(seen, ['1', '1', '1'])
+        shown = self.daemon.request('GET', f'/v1/sandboxes/{box}')
+        self.assertEqual(shown['allocation']['state'], 'allocated')
+
+    def test_what_is_seen_inside(self):
+        """Every limit, lower and higher than the member's, is that of a sandbox that was built."""
+        look = ('nproc; getconf _NPROCESSORS_ONLN; cat /sys/devices/system/cpu/online; ulimit -Sn; '
+                "ulimit -Hn; df -k /dev/shm | awk 'NR == 2 {print $2}'")
+        low = {'cpu': '1', 'memory': '64Mi', 'pids': '50', 'shm': '4Mi', 'nofile': '700'}
+        high = {'cpu': '100', 'memory': '300Mi', 'pids': '900', 'shm': '100Mi', 'nofile': '900'}
+        for built, wanted in (({'cpu': '100', 'memory': '200Mi'}, low),
+                              ({'cpu': '1', 'memory': '200Mi', 'pids': '60'}, high)):
+            make(self.daemon, self.image, resourceLimits=built)
+            filled(self.daemon)
+            box = self.claim(**wanted)
+            cold = self.daemon.create(self.image, resourceLimits=wanted)
+            for one in (box, cold):
+                self.assertEqual(self.limit(one, 'pids', 'pids.max', 'pids.max'), wanted['pids'])
+                self.assertEqual(int(self.limit(one, 'memory', 'memory.limit_in_bytes', 'memory.max')),
+                                 int(wanted['memory'][:-2]) << 20)
+            self.assertEqual(self.daemon.run(box, look).stdout, self.daemon.run(cold, look).stdout)
+            self.clean()
+
+    def test_they_hold(self):
+        """An out-of-memory kill and a fork bomb, below and above the limits of the members."""
+        make(self.daemon, self.image, resourceLimits={'memory': '128Mi', 'pids': '100'})
+        filled(self.daemon)
+        take = 'dd if=/dev/zero of=/dev/null bs={} count=1'
+        bomb = ('i=0; while [ $i -lt 200 ]; do sleep 1000 & i=$((i + 1)); done 2>/dev/null')
+        count = 'set -- /proc/[0-9]*; echo $#'  # forks nothing
+        for memory, pids, fits, too_much in (('48Mi', 30, '24M', '90M'), ('256Mi', 160, '180M', '400M')):
+            filled(self.daemon)
+            box = self.claim(memory=memory, pids=str(pids))
+            self.assertEqual(self.daemon.run(box, take.format(fits)).exit_code, 0)
+            self.assertNotEqual(self.daemon.run(box, take.format(too_much)).exit_code, 0)
+            self.daemon.run(box, bomb, background=True)
+            most = []
+
+            def full(box=box, most=most, pids=pids):
+                most.append(int(self.daemon.run(box, count).stdout))
+                return most[-1] >= pids - 5
+            # The shell ends when it cannot fork, so there is room for the command that counts.
+            atoll.until(full, UNTIL, 'no further process')
+            # Beside the commands: process 1, and what it starts, within its reserve.
+            self.assertLessEqual(max(most), pids + 16)
+
+    def test_open_files_that_a_pool_limits(self):
+        make(self.daemon, self.image, resourceLimits={'nofile': '500'})
+        filled(self.daemon)
+        box = claim(self.daemon, resourceLimits={'nofile': '600'})
+        self.assertEqual(self.daemon.run(box, 'ulimit -n').stdout, '600')
+        self.assertEqual(creates(self.daemon), {'claimed': 0, 'cold': {'open_files': 1}})
+        self.assertEqual(self.daemon.metric('pool_cold_total{reason="open_files"}'), 1)
+        self.claim(memory='64Mi', nofile='500')
+
+    def test_a_spawner_that_dies_before_the_start(self):
+        """The create fails as one that is built does; nothing is left, and the pool fills again."""
+        make(self.daemon, self.image)
+        filled(self.daemon)
+        waiting = self.daemon.waiting()
+        spawner = self.daemon.spawner_pid()
+        os.kill(spawner, signal.SIGSTOP)
+        answers = []
+
+        def create():
+            response = self.daemon.send('POST', '/v1/sandboxes', {
+                'entrypoint': ['sleep', '100000'], 'extensions': {'poolRef': 'warm'},
+                'resourceLimits': {'memory': '2Gi'}})
+            answers.append((response.status, response.read()))
+        thread = threading.Thread(target=create)
+        thread.start()
+        # The member is the create's.
+        atoll.until(lambda: status(self.daemon)['available'] == 1, UNTIL, 'the claim')
+        os.kill(spawner, signal.SIGKILL)
+        thread.join()
+        self.daemon.another_spawner(spawner)
+        # As a create that is built when its spawner is gone: a client may try again.
+        self.assertEqual((answers[0][0], json.loads(answers[0][1])['code']),
+                         (429, 'GENERAL::UNAVAILABLE'))
+        self.assertEqual(self.daemon.request('GET', '/v1/sandboxes')['items'], [])
+        filled(self.daemon)
+        atoll.until(lambda: not waiting & self.daemon.waiting(), UNTIL, 'the former members are gone')
+        self.assertEqual(len(self.daemon.waiting()), 2)
+        atoll.until(self.daemon.healthy, UNTIL, 'all agrees')
+        self.claim(memory='2Gi')
+
+
 class RoomTest(unittest.TestCase):
+    def test_new_limits_count_once(self):
+        """Room for two and a half sandboxes of a size that only claims bring."""
+        with atoll.Daemon(runtime_overcommit=1) as daemon:
+            image = daemon.import_busybox()
+            make(daemon, image, resourceLimits={'memory': '16Mi'})
+            total = int(re.search(r'MemTotal: +([0-9]+) kB',
+                                  pathlib.Path('/proc/meminfo').read_text(encoding='ascii'))[1])
+            each = total * 2 // 5
+            promised = lambda: daemon.metric('host_memory_promised_bytes')
+            for _ in range(2):
+                filled(daemon)
+                boxes = [claim(daemon, resourceLimits={'memory': f'{each}Ki'}) for _ in range(2)]
+                self.assertEqual(promised(), 2 * each * 1024)
+                with self.assertRaises(atoll.ApiError) as caught:
+                    claim(daemon, resourceLimits={'memory': f'{each}Ki'})
+                self.assertEqual(caught.exception.status, 429)
+                self.assertEqual(promised(), 2 * each * 1024)
+                for box in boxes:
+                    daemon.delete(box)
+                atoll.until(lambda: promised() == 0, UNTIL, 'nothing is promised')
+            self.assertGreaterEqual(claimed(daemon), 2)
+
     def test_what_is_parked_gives_way(self):
         with atoll.Daemon(limits_max_sandboxes=3) as daemon:
             image = daemon.import_busybox()
@@ -272,16 +430,19 @@ class AutomaticTest(unittest.TestCase):
                                                              'deleteOnSandboxTermination': True}}
         box = self.create(volumes=[volume])
         self.assertEqual(self.daemon.run(box, 'grep -c " /data " /proc/self/mounts').stdout, '1')
+        # Limits come with the claim.
         small = self.create(resourceLimits={'memory': '64Mi'})
-        self.until_parked(4)
+        self.until_parked(2)
         again = self.create(resourceLimits={'memory': '64Mi'})
-        self.assertEqual(claimed(self.daemon), before + 2)
+        self.assertEqual(claimed(self.daemon), before + 3)
         for one in (small, again):
             more = 'dd if=/dev/zero of=/dev/null bs=100M count=1'
             self.assertNotEqual(self.daemon.run(one, more).exit_code, 0)
             self.assertEqual(self.daemon.run(one, more.replace('100M', '10M')).exit_code, 0)
-        # No third pool: both were used a moment ago.
-        self.create(resourceLimits={'memory': '65Mi'})
+        # Each image has a pool, and no third one: both were used a moment ago.
+        for name in ('other:1', 'other:2'):
+            self.daemon.import_image(atoll.image_archive('busybox'), name)
+            self.addCleanup(self.daemon.delete, self.daemon.create(name))
         self.until_parked(4)
         self.assertEqual(self.daemon.metric('pool_automatic'), 2)
 
@@ -338,7 +499,8 @@ class DeathTest(unittest.TestCase):
                 def client(created=created, stopping=stopping):
                     while not stopping.is_set():
                         try:
-                            created.append(claim(daemon, env={'MINE': 'yes'}))
+                            created.append(claim(daemon, env={'MINE': 'yes'}, resourceLimits={
+                                'memory': f'{64 + len(created) % 2}Mi', 'shm': '1Mi'}))
                         except (OSError, atoll.http.client.HTTPException, atoll.ApiError, ValueError):
                             return
                 threads = [threading.Thread(target=client) for _ in range(3)]

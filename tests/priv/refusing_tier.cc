@@ -17,6 +17,9 @@ class RefusingTier : public Tier {
   RootReport Build(const wire::Plan&, const std::vector<int>&, const Slot&, int) const override {
     std::abort();
   }
+  Status Limit(uint32_t, int, pid_t, const cgroup::Limits&, const cgroup::Limits&) const override {
+    std::abort();
+  }
   Status Freeze(uint32_t, bool) override { std::abort(); }
   Status MakeSession(uint32_t, int, pid_t, const wire::MakeSession&) const override {
     std::abort();
@@ -28,6 +31,9 @@ class BareTier : public NamespaceTier {
   using NamespaceTier::NamespaceTier;
   std::string_view name() const override { return "bare"; }
   bool Can(Verb verb) const override { return verb == Verb::kPrepare || verb == Verb::kBuild; }
+  Status Limit(uint32_t, int, pid_t, const cgroup::Limits&, const cgroup::Limits&) const override {
+    std::abort();
+  }
   Status Freeze(uint32_t, bool) override { std::abort(); }
   Status MakeSession(uint32_t, int, pid_t, const wire::MakeSession&) const override {
     std::abort();

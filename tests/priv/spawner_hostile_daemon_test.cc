@@ -84,6 +84,46 @@ PRIV_TEST(HostileDaemon, LimitsAreNotLeftOut) {
   EXPECT_TRUE(spawner.Destroy(sandbox->plan.id));
 }
 
+std::string ChangeLimits(SpawnerFixture& spawner, const std::string& id,
+                         const cgroup::Limits& limits) {
+  std::optional<Status> answer;
+  spawner.client().Ask(wire::ChangeLimits{id, limits},
+                       [&](Status changed) { answer = std::move(changed); });
+  spawner.loop().RunUntil([&] { return answer.has_value(); });
+  return answer && !*answer ? std::string(CodeName(answer->error().code())) : "changed";
+}
+
+PRIV_TEST(HostileDaemon, ChangesOfLimitsAreChecked) {
+  SpawnerFixture spawner;
+  auto sandbox = spawner.Build(1);
+  ASSERT_TRUE(sandbox);
+  const std::string& id = sandbox->plan.id;
+  const cgroup::Limits usual = SpawnerFixture::DefaultLimits();
+  EXPECT_EQ(ChangeLimits(spawner, "../../etc", usual), "not_found");
+  for (const cgroup::LimitField& field : cgroup::kLimitFields) {
+    cgroup::Limits limits = usual;
+    limits.*field.value = field.largest + 1;
+    EXPECT_EQ(ChangeLimits(spawner, id, limits), "invalid_argument") << field.name;
+    limits.*field.value = 0;
+    if (field.need != cgroup::LimitNeed::kRequired) continue;
+    EXPECT_EQ(ChangeLimits(spawner, id, limits), "invalid_argument") << field.name;
+  }
+  // The refused requests have changed nothing.
+  cgroup::Limits small = usual;
+  small.nofile = 1000;
+  EXPECT_EQ(ChangeLimits(spawner, id, small), "changed");
+  EXPECT_EQ(ChangeLimits(spawner, id, usual), "failed_precondition") << "open files";
+  EXPECT_EQ(ChangeLimits(spawner, id, small), "failed_precondition") << "failed half-way";
+  auto other = spawner.Build(2);
+  ASSERT_TRUE(other);
+  spawner.KillProcess();
+  spawner.StartProcess();
+  spawner.Connect();
+  EXPECT_EQ(ChangeLimits(spawner, other->plan.id, usual), "failed_precondition") << "adopted";
+  EXPECT_TRUE(spawner.Destroy(id));
+  EXPECT_EQ(ChangeLimits(spawner, id, usual), "not_found");
+}
+
 PRIV_TEST(HostileDaemon, OnlySocketsGoIn) {
   SpawnerFixture spawner;
   auto directory = sys::Open("/", O_RDONLY | O_DIRECTORY);

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "runtime/spawner/rules/config.h"
@@ -93,6 +94,47 @@ PRIV_TEST(SandboxRoot, NothingOfTheSlotIsLeft) {
                         "$B grep -v -e ^/proc/ -e ^/sys/ | $B sort; "
                         "$B ls -A /../ /proc/1/root/../ /proc/1/cwd/../ | $B grep -e store -e own"),
             "/\n/dev\n/dev/mqueue\n/dev/pts\n/dev/shm\n/proc\n/sys\n");
+}
+
+// A parked sandbox takes the limits that a build would have given it.
+PRIV_TEST(SandboxRoot, AParkedOneTakesOtherLimits) {
+  const std::string look =
+      "B=/bin/busybox; $B cat /sys/devices/system/cpu/online; $B df -k /dev/shm | "
+      "$B awk 'NR == 2 {print $2}'; ulimit -n; echo x 2>/dev/null "
+      ">/sys/devices/system/cpu/online || echo read-only; "
+      "$B grep -c ' /sys/devices/system/cpu/online ' /proc/1/mountinfo";
+  SpawnerFixture spawner;
+  const auto seen = [&](const cgroup::Limits& built, std::optional<cgroup::Limits> changed) {
+    wire::Plan plan = SpawnerFixture::PlanFor(1);
+    plan.limits = built;
+    EXPECT_TRUE(spawner.Prepare(1));
+    auto sandbox = spawner.Build(plan);
+    if (!sandbox) return sandbox.error().message();
+    if (changed) {
+      std::optional<Status> answer;
+      spawner.client().Ask(wire::ChangeLimits{plan.id, *changed},
+                           [&](Status done) { answer = std::move(done); });
+      EXPECT_TRUE(spawner.loop().RunUntil([&] { return answer.has_value(); }));
+      if (!*answer) return answer->error().message();
+    }
+    SpawnerFixture::Claim(*sandbox, look);
+    std::string said = SpawnerFixture::ReadToEnd(sandbox->control.get());
+    EXPECT_TRUE(spawner.Destroy(plan.id));
+    return said;
+  };
+  const cgroup::Limits usual = SpawnerFixture::DefaultLimits();
+  cgroup::Limits large = usual;
+  large.cpu_millis = 1'000'000;
+  large.shm_bytes = 8 << 20;
+  large.nofile = 777;
+  const std::string small = seen(usual, std::nullopt);
+  EXPECT_TRUE(small.starts_with("0\n65536\n")) << small;
+  EXPECT_TRUE(small.ends_with("read-only\n1\n")) << small;
+  const std::string built = seen(large, std::nullopt);
+  EXPECT_NE(built.find("\n8192\n777\n"), std::string::npos) << built;
+  EXPECT_EQ(seen(usual, large), built);
+  large.nofile = 0;
+  EXPECT_EQ(seen(large, usual), small);
 }
 
 // An image's /etc that is a link or a file does not interfere with ours, which covers it.

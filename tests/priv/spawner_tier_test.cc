@@ -72,7 +72,8 @@ std::map<std::string, Outcome> AskAll(SpawnerFixture& spawner, const std::string
   EXPECT_TRUE(control && connections && pipe);
   session.control = std::move(control->b);
   session.connections = std::move(connections->b);
-  return {{"pause", Ask(spawner, wire::Freeze{id, true})},
+  return {{"limits", Ask(spawner, wire::ChangeLimits{id, SpawnerFixture::DefaultLimits()})},
+          {"pause", Ask(spawner, wire::Freeze{id, true})},
           {"resume", Ask(spawner, wire::Freeze{id, false})},
           {"reclaim", Ask(spawner, wire::Reclaim{id})},
           {"copy", Ask(spawner, wire::CopyUpper{id, 7, 1 << 20})},

@@ -93,6 +93,16 @@ Parsed<sandbox::PoolRecord> ParseNewPool(const std::string& text) {
   return pool;
 }
 
+nlohmann::json CreatesJson(const sandbox::PoolCreates& creates) {
+  nlohmann::json cold = nlohmann::json::object();
+  for (int i = 0; i < sandbox::kColdReasons; ++i) {
+    const uint64_t count = creates.cold[static_cast<size_t>(i)];
+    const auto reason = static_cast<sandbox::ColdReason>(i);
+    if (count != 0) cold[std::string(sandbox::ColdReasonName(reason))] = count;
+  }
+  return {{"claimed", creates.claimed}, {"cold", std::move(cold)}};
+}
+
 nlohmann::json PoolJson(const sandbox::WarmPools::View& pool) {
   const sandbox::PoolCapacity& capacity = pool.record.capacity;
   nlohmann::json out = {{"name", pool.record.name},
@@ -107,6 +117,7 @@ nlohmann::json PoolJson(const sandbox::WarmPools::View& pool) {
                          {{"total", pool.allocated + pool.available},
                           {"allocated", pool.allocated},
                           {"available", pool.available}}},
+                        {"creates", CreatesJson(pool.creates)},
                         {"createdAt", FormatTime(pool.record.created_at_ms)}};
   if (!pool.trouble.empty()) out["status"]["message"] = pool.trouble;
   return out;

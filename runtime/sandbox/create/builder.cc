@@ -70,6 +70,10 @@ Status Builder::Park(const Sandbox& sandbox, UniqueFd control, Done done) {
   return Ask(sandbox, std::make_unique<ControlChannel>(loop_, std::move(control)), std::move(done));
 }
 
+void Builder::ChangeLimits(const Sandbox& claimed, std::function<void(Status)> done) {
+  spawner_.Ask(wire::ChangeLimits{HostId(claimed), claimed.spec.limits}, std::move(done));
+}
+
 Status Builder::Ask(const Sandbox& sandbox, std::unique_ptr<ControlChannel> channel, Done done) {
   ATOLL_TRY(NameSlotSocket(socket_directory_, sandbox.slot, HostId(sandbox)));
   // std::function requires copyable captures.

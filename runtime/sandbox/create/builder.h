@@ -40,6 +40,9 @@ struct BuiltSandbox {
 struct ParkedSandbox {
   Sandbox sandbox;  // has its id, its slot, and the fields that image and limits determine
   std::unique_ptr<ControlChannel> control;
+  // Called once when its create has it (true), or is built instead, because the sandbox could not
+  // take the create's limits (false). Not called if the create ends before. Empty: nobody asks.
+  std::function<void(bool taken)> settled = {};
 };
 
 class Builder {
@@ -59,6 +62,9 @@ class Builder {
   Status Build(const Sandbox& sandbox, UniqueFd control, Done done);
   // Like Build, without a start message. The claim sends the message over the channel.
   Status Park(const Sandbox& sandbox, UniqueFd control, Done done);
+  // Gives a parked sandbox the limits of the sandbox that claims it. kUnavailable: the spawner is
+  // gone. After any other error the parked sandbox is of no use.
+  void ChangeLimits(const Sandbox& claimed, std::function<void(Status)> done);
 
  private:
   Status Ask(const Sandbox& sandbox, std::unique_ptr<ControlChannel> channel, Done done);

@@ -9,6 +9,7 @@ namespace {
 
 // Exceeds the size of any stock.
 constexpr int kMaxLostSlots = 64;
+constexpr char kDeleted[] = "deleted before it was built";
 
 // Converts errors of the spawner and the network about the daemon's own requests. Only "no room"
 // and "not there" concern the client; any other error is the daemon's fault.
@@ -45,20 +46,62 @@ void Launch::Enqueue() {
   if (!entered) Fail(std::move(entered).error());
 }
 
-// A claim needs no build, so it takes no turn and none of the spawner's time.
+// A claim needs no build, so it takes no turn.
 void Launch::Claim() {
-  const std::unique_ptr<ParkedSandbox> parked = std::move(order_.parked);
+  const std::shared_ptr<ParkedSandbox> parked = std::move(order_.parked);
   const uint32_t slot = parked->sandbox.slot;
   const auto begun = Begin(slot);
   if (!begun) {
     parts_.orphans.Destroy(order_.host_id, slot);
     return Fail(AsBuildError(begun.error()));
   }
-  if (Status sent = parked->control->Send(StartMessageOf(**begun)); !sent) {
+  if (parked->sandbox.spec.limits == (*begun)->spec.limits) return StartParked(*parked, **begun);
+  in_flight_ = true;
+  parts_.builder.ChangeLimits(**begun, [self = shared_from_this(), parked](Status limited) {
+    self->Limited(*parked, std::move(limited));
+  });
+}
+
+void Launch::Limited(ParkedSandbox& parked, Status limited) {
+  if (!limited && limited.error().code() != Code::kUnavailable) {
+    return BuildInstead(parked, limited.error());
+  }
+  in_flight_ = false;
+  if (!limited) return Fail(AsBuildError(std::move(limited).error()));
+  if (const Sandbox* const begun = Begun()) return StartParked(parked, *begun);
+  // Its client has cancelled it, so nothing of it is started.
+  control_ = std::move(parked.control);
+  Done(wire::Built());
+}
+
+void Launch::StartParked(ParkedSandbox& parked, const Sandbox& sandbox) {
+  if (Status sent = parked.control->Send(StartMessageOf(sandbox)); !sent) {
     return Fail(AsBuildError(std::move(sent).error()));
   }
-  control_ = std::move(parked->control);
+  if (parked.settled) parked.settled(true);
+  control_ = std::move(parked.control);
   Done(wire::Built());
+}
+
+void Launch::BuildInstead(ParkedSandbox& parked, const Error& why) {
+  LogLine(LogLevel::kWarning, "a parked sandbox cannot take the limits of its create; building one")
+      .Add("sandbox", order_.host_id)
+      .Add("request", order_.request_id)
+      .Add(why);
+  if (parked.settled) parked.settled(false);
+  order_.origin = Origin::kCold;
+  // The new sandbox has the same id, so the parked one goes first.
+  parts_.orphans.Destroy(order_.host_id, parked.sandbox.slot,
+                         [self = shared_from_this()](const Status& destroyed) {
+                           self->in_flight_ = false;
+                           if (!destroyed) return self->Fail(AsBuildError(destroyed.error()));
+                           // The exit of the parked sandbox is not that of the new one.
+                           (void)self->TakeExit();
+                           const bool wanted = self->Begun() != nullptr;
+                           self->SlotLost();
+                           if (wanted) return self->Enqueue();
+                           self->Fail(Error(Code::kFailedPrecondition, kDeleted));
+                         });
 }
 
 void Launch::TakeTurn() {
@@ -94,8 +137,7 @@ void Launch::Mounted(Status mounted) {
     const Sandbox* const begun = self->Begun();
     if (begun != nullptr) return self->Build(begun, std::move(self->slot_));
     self->SlotLost();
-    self->Build(atl::Fail(Code::kFailedPrecondition, "deleted before it was built"),
-                std::move(self->slot_));
+    self->Build(atl::Fail(Code::kFailedPrecondition, kDeleted), std::move(self->slot_));
   };
   if (mounted) {
     parts_.slots.SetBusy(true);

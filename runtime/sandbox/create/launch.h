@@ -58,7 +58,8 @@ class Launch : public std::enable_shared_from_this<Launch> {
   Launch& operator=(const Launch&) = delete;
   virtual ~Launch() = default;
 
-  // Queues for a turn; Done follows. A claim needs no turn and begins at once.
+  // Queues for a turn; Done follows. A claim needs no turn and begins at once. It asks the spawner
+  // only if the parked sandbox has other limits, and is built like other creates if that fails.
   void Enqueue();
   // Starts the entrypoint of a sandbox that was built with `start` false.
   Status Start(const Sandbox& sandbox) { return control_->Send(StartMessageOf(sandbox)); }
@@ -96,6 +97,10 @@ class Launch : public std::enable_shared_from_this<Launch> {
 
   void Fail(Error error);
   void Claim();
+  void Limited(ParkedSandbox& parked, Status limited);
+  void StartParked(ParkedSandbox& parked, const Sandbox& sandbox);
+  // Destroys a parked sandbox that could not take the limits, and builds another in its place.
+  void BuildInstead(ParkedSandbox& parked, const Error& why);
   void TakeTurn();
   void GotSlot(Result<SlotPool::Ready> slot);
   void MountBuckets(const Sandbox& sandbox);

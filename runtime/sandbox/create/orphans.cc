@@ -2,26 +2,33 @@
 
 #include <unistd.h>
 
+#include <utility>
+
 #include "runtime/base/log.h"
 #include "runtime/launch/spawner_client.h"
 
 namespace atl::sandbox {
 
-void Orphans::Destroy(const std::string& host_id, uint32_t slot) {
+void Orphans::Destroy(const std::string& host_id, uint32_t slot, Done done) {
   all_[host_id] = slot;
   ::unlink(registry_.SocketPathOfHost(host_id).c_str());
   spawner_.Ask(wire::Destroy{host_id},
-               [this, host_id, slot](const Status& status) { Destroyed(host_id, slot, status); });
+               [this, host_id, slot, done = std::move(done)](const Status& status) {
+                 Destroyed(host_id, slot, status, done);
+               });
 }
 
-void Orphans::Destroyed(const std::string& host_id, uint32_t slot, const Status& status) {
+void Orphans::Destroyed(const std::string& host_id, uint32_t slot, const Status& status,
+                        const Done& done) {
   if (status) {
     if (all_.erase(host_id) != 0 && slot != 0) slots_.Release(slot);
     // The orphan may have been the last user of its layers.
     layers_.Collect();
+    if (done) done(status);
     return gone_();
   }
   all_.erase(host_id);
+  if (done) done(status);
   // The reconciler asks the next spawner.
   if (status.error().code() == Code::kUnavailable) return;
   LogLine(LogLevel::kError, "cannot destroy a sandbox that has no record")

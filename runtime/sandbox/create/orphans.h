@@ -36,8 +36,9 @@ class Orphans {
   void OnGone(std::function<void()> gone) { gone_ = std::move(gone); }
 
   // Destroys an orphan. `slot` 0: it has none. The next comparison finds an orphan again that could
-  // not be destroyed.
-  void Destroy(const std::string& host_id, uint32_t slot);
+  // not be destroyed. `done` is called with the spawner's answer, once the slot is released.
+  using Done = std::function<void(const Status& destroyed)>;
+  void Destroy(const std::string& host_id, uint32_t slot, Done done = {});
   // Forgets the orphans that are being destroyed. Call this when the daemon has connected to a new
   // spawner. The requests to the old spawner have failed with its connection, or are never
   // answered.
@@ -48,7 +49,7 @@ class Orphans {
   std::vector<uint32_t> Slots() const;
 
  private:
-  void Destroyed(const std::string& host_id, uint32_t slot, const Status& status);
+  void Destroyed(const std::string& host_id, uint32_t slot, const Status& status, const Done& done);
 
   launch::SpawnerClient& spawner_;
   SlotPool& slots_;

@@ -148,10 +148,13 @@ inline const std::string& HostId(const Sandbox& sandbox) {
   return sandbox.host_id.empty() ? sandbox.id : sandbox.host_id;
 }
 
-// Returns true if the sandbox that was built ahead fits a request for `wanted`.
+// Returns true if the sandbox that was built ahead has the image of `wanted`, as it is now.
+inline bool HasImageOf(const Sandbox& ahead, const Sandbox& wanted) {
+  return ahead.image_digest == wanted.image_digest && ahead.layers == wanted.layers;
+}
+// Returns true if the sandbox that was built ahead is what a build of `wanted` would make.
 inline bool IsBuiltLike(const Sandbox& ahead, const Sandbox& wanted) {
-  return ahead.image_digest == wanted.image_digest && ahead.layers == wanted.layers &&
-         ahead.spec.limits == wanted.spec.limits;
+  return HasImageOf(ahead, wanted) && ahead.spec.limits == wanted.spec.limits;
 }
 
 // The reasons in a record for pauses by the idle policy. Pauses by a client have other reasons.

@@ -28,16 +28,15 @@ constexpr int64_t kRecentUs = 60'000'000;
 
 // Keys of automatic pools begin with a slash, which no name of a pool has. They sort before all
 // names, so automatic pools give way first.
-std::string AutomaticKey(const std::string& image,
-                         const std::map<std::string, std::string>& resource_limits) {
-  std::string key = "/" + image;
-  for (const auto& [limit, value] : resource_limits) key += " " + limit + "=" + value;
-  return key;
+std::string AutomaticKey(const std::string& image) {
+  return "/" + image;
 }
 
 // The build decides volumes and a read-only root, so no member has them.
-bool CanBeClaimed(const Spec& wanted) {
-  return wanted.volumes.empty() && !wanted.readonly_root;
+std::optional<ColdReason> WhyBuilt(const Spec& wanted) {
+  if (!wanted.volumes.empty()) return ColdReason::kVolumes;
+  if (wanted.readonly_root) return ColdReason::kReadOnlyRoot;
+  return std::nullopt;
 }
 
 Error NoSuchPool(const std::string& name) {
@@ -45,6 +44,24 @@ Error NoSuchPool(const std::string& name) {
 }
 
 }  // namespace
+
+std::string_view ColdReasonName(ColdReason reason) {
+  switch (reason) {
+    case ColdReason::kEmpty:
+      return "empty";
+    case ColdReason::kImage:
+      return "image";
+    case ColdReason::kVolumes:
+      return "volumes";
+    case ColdReason::kReadOnlyRoot:
+      return "read_only_root";
+    case ColdReason::kOpenFiles:
+      return "open_files";
+    case ColdReason::kLimits:
+      return "limits";
+  }
+  return "";
+}
 
 Status WarmPools::Load() {
   ATOLL_ASSIGN(std::vector<PoolRecord> records, parts_.store.Load());
@@ -154,7 +171,7 @@ std::optional<WarmPools::View> WarmPools::Find(const std::string& name) const {
   const auto found = FindNamed(name);
   if (found == pools_.end()) return std::nullopt;
   const Pool& pool = found->second;
-  return View{pool.record, pool.allocated, static_cast<uint32_t>(pool.members.size()),
+  return View{pool.record, pool.allocated, static_cast<uint32_t>(pool.members.size()), pool.creates,
               pool.trouble};
 }
 
@@ -233,26 +250,48 @@ std::unique_ptr<ParkedSandbox> WarmPools::Take(const std::string& name, const Sa
     members.pop_front();
     Dispose(std::move(ended));
   }
-  if (!CanBeClaimed(wanted.spec) || members.empty() ||
-      !IsBuiltLike(members.front()->sandbox, wanted)) {
-    ++stats_.cold;
+  if (const auto why = WhyCold(found->second, wanted)) {
+    CountCold(name, *why);
     return nullptr;
   }
   auto member = std::move(members.front());
   members.pop_front();
   stock_.Remove(member->sandbox.spec);
-  ++stats_.claimed;
+  member->settled = guard_([this, name](bool taken) {
+    if (!taken) return CountCold(name, ColdReason::kLimits);
+    ++stats_.creates.claimed;
+    if (const auto pool = pools_.find(name); pool != pools_.end()) ++pool->second.creates.claimed;
+  });
   return member;
+}
+
+std::optional<ColdReason> WarmPools::WhyCold(const Pool& pool, const Sandbox& wanted) {
+  if (const auto why = WhyBuilt(wanted.spec)) return why;
+  if (pool.members.empty()) return ColdReason::kEmpty;
+  const Sandbox& member = pool.members.front()->sandbox;
+  if (!HasImageOf(member, wanted)) return ColdReason::kImage;
+  // The kernel lets only privilege raise a limit of open files that was lowered, and the spawner
+  // may lack it.
+  const uint64_t open_files = member.spec.limits.nofile;
+  if (open_files != 0 && open_files != wanted.spec.limits.nofile) return ColdReason::kOpenFiles;
+  return std::nullopt;
+}
+
+void WarmPools::CountCold(const std::string& name, ColdReason reason) {
+  const auto index = static_cast<size_t>(reason);
+  ++stats_.creates.cold[index];
+  if (const auto pool = pools_.find(name); pool != pools_.end()) ++pool->second.creates.cold[index];
 }
 
 std::unique_ptr<ParkedSandbox> WarmPools::TakeAutomatic(
     const Sandbox& wanted, const std::map<std::string, std::string>& resource_limits) {
-  if (most_automatic_ == 0 || !CanBeClaimed(wanted.spec)) return nullptr;
-  const std::string key = AutomaticKey(wanted.spec.image, resource_limits);
+  if (most_automatic_ == 0 || WhyBuilt(wanted.spec)) return nullptr;
+  const std::string key = AutomaticKey(wanted.spec.image);
   const int64_t now_us = parts_.clock.BootMicros();
   const auto found = pools_.find(key);
   if (found != pools_.end()) {
     found->second.used_us = now_us;
+    found->second.record.resource_limits = resource_limits;
     return Take(key, wanted);
   }
   if (automatic_ == most_automatic_) {
@@ -346,7 +385,10 @@ void WarmPools::Look() {
   for (auto& [name, pool] : pools_) {
     if (pool.members.empty()) continue;
     const auto now = parts_.check.PoolMember(pool.record);
-    if (!now || !IsBuiltLike(pool.members.front()->sandbox, *now)) DisposeAll(pool);
+    const Sandbox& member = pool.members.front()->sandbox;
+    const bool is_current =
+        now && (pool.used_us ? HasImageOf(member, *now) : IsBuiltLike(member, *now));
+    if (!is_current) DisposeAll(pool);
   }
   Pump();
 }

@@ -1,7 +1,8 @@
 // Pools: sandboxes of an image that are built ahead and parked until a create claims them. A member
-// has everything that image and limits determine. Everything specific to one sandbox (argv,
-// environment, tokens, network policy, labels) comes with the claim, so a member never holds one
-// client's data for another. One create gets a member.
+// has everything that the image determines. Everything specific to one sandbox (argv, environment,
+// tokens, network policy, labels) comes with the claim, so a member never holds one client's data
+// for another. A claim with other limits changes the member's before it starts (launch.h). One
+// create gets a member.
 //
 // The spawner knows a member as a normal sandbox, but the member has no record. A daemon that dies
 // leaves its members as orphans; the next daemon destroys them and builds new ones. Members are
@@ -9,18 +10,19 @@
 // first output. Members give up their share of the host as soon as a create needs it.
 //
 // A pool either has a name and a record, or is automatic: the daemon makes it because creates ask
-// for its image and limits, and removes it when they stop. Only the metrics show automatic pools.
+// for its image, and removes it when they stop. Only the metrics show automatic pools.
 //
 // Thread rule: on the loop.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
+#include <string_view>
 #include <vector>
 
 #include "runtime/base/clock.h"
@@ -38,11 +40,29 @@
 
 namespace atl::sandbox {
 
+// Reasons for which a create of a pool is built.
+enum class ColdReason : uint8_t {
+  kEmpty,         // no member was parked
+  kImage,         // the members are of an earlier version of the image
+  kVolumes,       // the build decides volumes …
+  kReadOnlyRoot,  // … and whether the root can be written
+  kOpenFiles,     // the members have another limit of open files, and it cannot be lifted
+  kLimits,        // the member could not take the limits; the log says why
+};
+inline constexpr int kColdReasons = 6;
+// "empty", "image", "volumes", "read_only_root", "open_files", "limits".
+std::string_view ColdReasonName(ColdReason reason);
+
+// Counts creates of pools, by what they got.
+struct PoolCreates {
+  uint64_t claimed = 0;
+  std::array<uint64_t, kColdReasons> cold{};
+};
+
 struct PoolStats {
   uint64_t built = 0;
-  uint64_t claimed = 0;
-  uint64_t cold = 0;  // creates of a pool that had no member for them
   uint64_t disposed = 0;
+  PoolCreates creates;
 };
 
 class WarmPools {
@@ -63,6 +83,7 @@ class WarmPools {
     PoolRecord record;
     uint32_t allocated = 0;  // live sandboxes that were claimed from the pool
     uint32_t available = 0;
+    PoolCreates creates;  // since the daemon's start
     std::string trouble;  // why the pool is not being filled; empty: nothing prevents it
   };
   // `most_members`: limit for all pools together. `most_automatic`: limit of automatic pools.
@@ -96,11 +117,6 @@ class WarmPools {
   // names, or from an automatic pool. Null: the sandbox has to be built. The named pool counts the
   // sandbox from now on in either case.
   std::unique_ptr<ParkedSandbox> Claim(Checked* checked, const Wanted& wanted);
-  // Takes a member that fits `wanted` from the pool; the caller owns it. Null: no member fits.
-  std::unique_ptr<ParkedSandbox> Take(const std::string& name, const Sandbox& wanted);
-  // Like Take, from the automatic pool of that image and limits. Makes the pool if there is none.
-  std::unique_ptr<ParkedSandbox> TakeAutomatic(
-      const Sandbox& wanted, const std::map<std::string, std::string>& resource_limits);
   // Count sandboxes that were claimed from pools. OnTransition is a watcher of the machine and
   // calls both.
   void Hold(const Sandbox& sandbox);
@@ -139,6 +155,7 @@ class WarmPools {
     PoolRecord record;
     std::deque<std::unique_ptr<ParkedSandbox>> members;  // oldest first
     uint32_t allocated = 0;
+    PoolCreates creates;
     bool filling = false;
     int64_t not_before_us = 0;  // builds nothing before this time
     std::string trouble;
@@ -152,6 +169,15 @@ class WarmPools {
     bool lost = false;
   };
 
+  // Takes a member that fits `wanted` from the pool; the caller owns it. Null: no member fits.
+  std::unique_ptr<ParkedSandbox> Take(const std::string& name, const Sandbox& wanted);
+  // Like Take, from the automatic pool of that image. Makes the pool if there is none. Members that
+  // are built later have these limits, because the next create of an image is likely to have them.
+  std::unique_ptr<ParkedSandbox> TakeAutomatic(
+      const Sandbox& wanted, const std::map<std::string, std::string>& resource_limits);
+  // Returns why the pool has no member for `wanted`; none: it has one.
+  static std::optional<ColdReason> WhyCold(const Pool& pool, const Sandbox& wanted);
+  void CountCold(const std::string& name, ColdReason reason);
   Status CheckCapacity(const std::string& name, const PoolCapacity& capacity) const;
   static uint32_t MostOf(const PoolCapacity& capacity);
   Pools::iterator FindNamed(const std::string& name);

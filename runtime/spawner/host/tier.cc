@@ -11,6 +11,8 @@ std::string NameOf(Verb verb) {
       return "prepare a slot on this host";
     case Verb::kBuild:
       return "build a sandbox";
+    case Verb::kLimit:
+      return "change the limits of a sandbox";
     case Verb::kFreeze:
       return "pause a sandbox";
     case Verb::kReclaim:

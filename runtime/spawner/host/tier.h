@@ -21,6 +21,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cgroup/limits.h"
 #include "runtime/base/result.h"
 
 namespace atl::wire {
@@ -37,7 +38,7 @@ struct SlotChildInput;
 struct SlotChildReport;
 
 // Verbs that a tier may refuse. Destroy and adoption are never refused.
-enum class Verb : uint8_t { kPrepare, kBuild, kFreeze, kReclaim, kCopy, kDiff, kSession };
+enum class Verb : uint8_t { kPrepare, kBuild, kLimit, kFreeze, kReclaim, kCopy, kDiff, kSession };
 
 class Tier {
  public:
@@ -58,6 +59,11 @@ class Tier {
   // kVforkSeconds. With volumes it runs in a process of its own, which may never come back.
   virtual RootReport Build(const wire::Plan& plan, const std::vector<int>& buckets,
                            const Slot& slot, int first) const = 0;
+  // Changes what no cgroup limits in a parked sandbox: open files, /dev/shm, and the processors
+  // that the sandbox sees. The rest is done. `pid` is the first process, `first` a pidfd of it.
+  // Runs in the spawner and returns within kVforkSeconds. Called only if Can(kLimit).
+  virtual Status Limit(uint32_t slot, int first, pid_t pid, const cgroup::Limits& now,
+                       const cgroup::Limits& next) const = 0;
   // Asks all processes of the slot to stand still, or lets them go on. Does not block: whoever
   // waits asks the cgroup, which tells when they stand. A tier may first finish in its guest what
   // must be on the disk, and freeze the cgroup afterwards.

@@ -44,51 +44,62 @@ Status MoveOnto(int root, const char* name) {
   return {};
 }
 
-// Shows as many processors as the limit amounts to, rounded up: the first ones, whichever a command
-// runs on.
+// Shows the processors of the limit in place of the host's.
 Status WriteOnline(uint64_t cpu_millis) {
-  const uint64_t count = (cpu_millis + 999) / 1000;
-  cpu_set_t allowed;
-  // EINVAL on a host with more than 1,024 processors: the sandbox sees them all there.
-  if (count == 0 || ::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return {};
-  if (count >= static_cast<uint64_t>(CPU_COUNT(&allowed))) return {};
+  const std::string text = OnlineText(cpu_millis);
+  if (text.empty()) return {};
   const auto file = sys::OpenAt(AT_FDCWD, std::string("/") + kOnlineFile, O_WRONLY);
   if (!file && file.error().error_number() == ENOENT) return {};
   if (!file) return Fail(file.error());
-  const std::string text = count == 1 ? "0\n" : "0-" + std::to_string(count - 1) + "\n";
-  ATOLL_TRY(sys::WriteAll(file->get(), text));
-  // O_TRUNC takes 40 us longer.
-  if (::ftruncate(file->get(), static_cast<off_t>(text.size())) != 0) {
-    return FailSys(std::string("ftruncate ") + kOnlineFile);
-  }
-  return {};
+  return Overwrite(file->get(), text);
 }
 
 }  // namespace
 
-Status LimitFiles(RootState& state) {
-  const uint64_t nofile = state.plan->limits.nofile;
-  if (nofile == 0) return {};
+std::string OnlineText(uint64_t cpu_millis) {
+  // The limit, rounded up: the first processors, whichever ones a command runs on.
+  const uint64_t count = (cpu_millis + 999) / 1000;
+  cpu_set_t allowed;
+  // EINVAL on a host with more than 1,024 processors: the sandbox sees them all there.
+  if (count == 0 || ::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return "";
+  if (count >= static_cast<uint64_t>(CPU_COUNT(&allowed))) return "";
+  return count == 1 ? "0\n" : "0-" + std::to_string(count - 1) + "\n";
+}
+
+Status Overwrite(int file, const std::string& text) {
+  ATOLL_TRY(sys::WriteAll(file, text));
+  // O_TRUNC takes 40 us longer.
+  if (::ftruncate(file, static_cast<off_t>(text.size())) != 0) return FailSys("ftruncate");
+  return {};
+}
+
+Status LimitOpenFiles(const FirstProcess& first, uint64_t most) {
   // Acts as the owner of the sandbox's user namespace, who has every capability in it. So a spawner
   // without CAP_SYS_RESOURCE can do it too, up to execd's present limit. A change of uid would not
   // do: execd's saved uid differs from its real one, so that nobody inside can do the same.
   // Capabilities stay.
   constexpr uid_t kSame = static_cast<uid_t>(-1);
   // prlimit(2) takes a number, which may be another process's by now.
-  if (Status there = sys::PidfdSignal(state.execd, 0); !there) return there;
-  const rlimit files{nofile, nofile};
+  if (Status there = sys::PidfdSignal(first.pidfd, 0); !there) return there;
+  const rlimit files{most, most};
   if (::prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP) != 0) return FailSys("PR_SET_SECUREBITS");
-  const uid_t owner = state.host->IdBase(state.plan->slot);
-  if (::setresuid(kSame, owner, kSame) != 0) {
-    return FailSys("setresuid, effective " + std::to_string(owner));
+  if (::setresuid(kSame, first.id_base, kSame) != 0) {
+    return FailSys("setresuid, effective " + std::to_string(first.id_base));
   }
-  if (::prlimit(state.slot->execd, RLIMIT_NOFILE, &files, nullptr) != 0) {
+  if (::prlimit(first.pid, RLIMIT_NOFILE, &files, nullptr) != 0) {
     return FailSys(
-        "prlimit of execd, NOFILE " + std::to_string(nofile) +
+        "prlimit of execd, NOFILE " + std::to_string(most) +
         " (more than the spawner's own needs CAP_SYS_RESOURCE, or a higher LimitNOFILE)");
   }
   if (::setresuid(kSame, 0, kSame) != 0) return FailSys("setresuid, effective 0");
   return {};
+}
+
+Status LimitFiles(RootState& state) {
+  const uint64_t most = state.plan->limits.nofile;
+  if (most == 0) return {};
+  return LimitOpenFiles({state.execd, state.slot->execd, state.host->IdBase(state.plan->slot)},
+                        most);
 }
 
 Status WriteEtc(RootState& state) {

@@ -2,6 +2,10 @@
 // namespace, in which nothing propagates to the host.
 #pragma once
 
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
 #include <vector>
 
 #include "runtime/base/result.h"
@@ -25,6 +29,20 @@ struct RootState {
   int execd = -1;                                      // pidfd
   UniqueFd root;                                       // the mounted root, O_PATH
 };
+
+// The first process of a sandbox. `id_base` is the owner of the sandbox's user namespace.
+struct FirstProcess {
+  int pidfd = -1;
+  pid_t pid = -1;
+  uid_t id_base = 0;
+};
+// Limits the open files of the process, and of all that it starts later. Call in a child of its
+// own.
+Status LimitOpenFiles(const FirstProcess& first, uint64_t most);
+// Returns what /sys/devices/system/cpu/online says under a CPU limit. "": all processors.
+std::string OnlineText(uint64_t cpu_millis);
+// Replaces the content of a file that may be read meanwhile.
+Status Overwrite(int file, const std::string& text);
 
 Status LimitFiles(RootState& state);  // limit of open files for execd and all that it starts; first
 Status WriteEtc(RootState& state);    // the host name; /etc/hostname, hosts, resolv.conf

@@ -113,6 +113,7 @@ void Sandboxes::Build(const wire::Plan& plan, Built done) {
   const Status limited = ChangeLimits(plan.slot, slot->limits, plan.limits);
   lap(Step::kLimits);
   if (!limited) return FailBuild(plan.id, limited.error(), Step::kLimits, done);
+  sandbox.limits = plan.limits;
   auto execd = sys::PidfdOpen(slot->execd);
   if (!execd) return FailBuild(plan.id, execd.error(), Step::kLimits, done);
   if (plan.volumes.empty()) {
@@ -197,6 +198,21 @@ Status Sandboxes::ChangeLimits(uint32_t slot, const cgroup::Limits& now,
     ATOLL_TRY(host_.store.LimitUpper(slot, next.disk_bytes));
   }
   return host_.cgroups.SetLimits(SlotGroup(slot), now, next);
+}
+
+Status Sandboxes::Limit(const std::string& id, const cgroup::Limits& limits) {
+  ATOLL_TRY(CheckLimits(host_, limits));
+  ATOLL_ASSIGN(const Alive alive, Living(id));
+  Sandbox& sandbox = sandboxes_.at(id);
+  if (!sandbox.limits || sandbox.mounting) {
+    return Fail(Code::kFailedPrecondition, "the present limits of sandbox " + id + " are unknown");
+  }
+  ATOLL_ASSIGN(Tier* const tier, tiers_.Able(sandbox.record.tier, Verb::kLimit));
+  const cgroup::Limits now = *std::exchange(sandbox.limits, std::nullopt);
+  ATOLL_TRY(ChangeLimits(alive.slot, now, limits));
+  ATOLL_TRY(tier->Limit(alive.slot, alive.pidfd.get(), alive.pid, now, limits));
+  sandbox.limits = limits;
+  return {};
 }
 
 void Sandboxes::Freeze(const std::string& id, bool frozen, Gone done) {

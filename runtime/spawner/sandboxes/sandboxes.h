@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -59,6 +60,8 @@ class Sandboxes {
   Result<Tier*> TierOf(const std::string& id, Verb verb) const;
 
   void Build(const wire::Plan& plan, Built done);
+  // Changes the limits of a parked sandbox. Errors: see wire::ChangeLimits.
+  Status Limit(const std::string& id, const cgroup::Limits& limits);
   // Freezes or thaws a sandbox. Calls `done` when all its processes are frozen, or go on.
   // kDeadlineExceeded: that took more than ten seconds; the cgroup stays as it is.
   void Freeze(const std::string& id, bool frozen, Gone done);
@@ -117,6 +120,8 @@ class Sandboxes {
   enum class Caches : uint8_t { kLeft, kBeingEmptied, kEmptied /* or may stay */ };
   struct Sandbox {
     Record record;
+    // Present limits. None: it was adopted, or a change has failed half-way.
+    std::optional<cgroup::Limits> limits;
     UniqueFd pidfd;  // set for adopted sandboxes, whose exit sends no SIGCHLD
     EventLoop::Id exit_watch = 0;
     bool mounting = false;  // a process beside us mounts its root

@@ -1,6 +1,7 @@
 #include "runtime/spawner/tier/namespace_tier.h"
 
 #include "runtime/spawner/host/host.h"
+#include "runtime/spawner/root/parked_limits.h"
 #include "runtime/spawner/root/root_child.h"
 #include "runtime/spawner/sessions/session_builder.h"
 #include "runtime/spawner/slot/slot_child.h"
@@ -21,6 +22,11 @@ RootReport NamespaceTier::Build(const wire::Plan& plan, const std::vector<int>& 
                                 const Slot& slot, int first) const {
   if (plan.volumes.empty()) return MountRoot(host_, plan, slot, first);
   return MountRootHere(host_, plan, buckets, slot, first);
+}
+
+Status NamespaceTier::Limit(uint32_t slot, int first, pid_t pid, const cgroup::Limits& now,
+                            const cgroup::Limits& next) const {
+  return LimitParked({first, pid, host_.IdBase(slot)}, now, next);
 }
 
 Status NamespaceTier::Freeze(uint32_t slot, bool frozen) {

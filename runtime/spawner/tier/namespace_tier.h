@@ -16,6 +16,8 @@ class NamespaceTier : public Tier {
   Result<pid_t> Prepare(const SlotChildInput& input, SlotChildReport* report) const override;
   RootReport Build(const wire::Plan& plan, const std::vector<int>& buckets, const Slot& slot,
                    int first) const override;
+  Status Limit(uint32_t slot, int first, pid_t pid, const cgroup::Limits& now,
+               const cgroup::Limits& next) const override;
   Status Freeze(uint32_t slot, bool frozen) override;
   Status MakeSession(uint32_t slot, int first, pid_t pid,
                      const wire::MakeSession& message) const override;

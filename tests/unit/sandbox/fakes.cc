@@ -81,6 +81,10 @@ FakeSpawner::PendingBuild FakeSpawner::AnswerBuild(Result<wire::Built> built) {
   return build;
 }
 
+wire::ChangeLimits FakeSpawner::AnswerLimits(Status status) {
+  return AnswerFirst(limits, std::move(status));
+}
+
 std::string FakeSpawner::AnswerFreeze(Status status) {
   return AnswerFirst(freezes, std::move(status));
 }

@@ -174,6 +174,9 @@ class FakeSpawner final : public launch::SpawnerClient {
     loop.Post([done = std::move(done)] { done({}); });
   }
   void Do(wire::Build asked, Done<wire::Built> done);
+  void Do(wire::ChangeLimits asked, Finished done) {
+    limits.push_back({std::move(asked), std::move(done)});
+  }
   void Do(wire::Freeze asked, Finished done) {
     freezes.push_back({(asked.frozen ? "freeze " : "thaw ") + asked.id, std::move(done)});
   }
@@ -232,6 +235,7 @@ class FakeSpawner final : public launch::SpawnerClient {
   wire::MountObjects AnswerMount(Status status = {});
   void AnswerPrepare();
   PendingBuild AnswerBuild(Result<wire::Built> built = wire::Built{42, {}});
+  wire::ChangeLimits AnswerLimits(Status status = {});
   // Returns "freeze ID" or "thaw ID".
   std::string AnswerFreeze(Status status = {});
   std::string AnswerReclaim(Result<wire::Reclaimed> reclaimed);
@@ -252,6 +256,7 @@ class FakeSpawner final : public launch::SpawnerClient {
   std::deque<Pending<std::string>> destroys;
   std::deque<Pending<std::string>> volume_calls;
   std::deque<Pending<wire::MountObjects>> mounts;
+  std::deque<Pending<wire::ChangeLimits>> limits;
   std::deque<Pending<std::string>> freezes;
   std::deque<std::pair<std::string, Done<wire::Reclaimed>>> reclaims;
   std::deque<std::pair<wire::CopyUpper, Done<wire::Copied>>> copies;
@@ -385,6 +390,11 @@ class FakeImages final : public images::ImageStore {
   Result<images::Image> Find(std::string_view name) const override {
     if (name == "busybox" || name == "busybox:latest") return image;
     if (!imported.empty() && name == imported) return image;
+    if (others.contains(name)) {
+      images::Image other = image;
+      other.name = name;
+      return other;
+    }
     return Fail(Code::kNotFound, "no image " + std::string(name));
   }
   std::vector<images::Image> List() const override { return {image}; }
@@ -433,7 +443,8 @@ class FakeImages final : public images::ImageStore {
   };
   std::vector<LayersImport> imports;
   images::Image image;
-  std::string imported;  // second name of the image; empty: none
+  std::set<std::string, std::less<>> others;  // further images with the same layers
+  std::string imported;                       // second name of the image; empty: none
   int collected = 0;
   std::function<void()> on_collect;
   bool layer_1_in_use = false;

@@ -1,6 +1,10 @@
 // Pools among fakes: when members are built and removed, and which requests a claim makes.
 #include "runtime/sandbox/stock/warm_pools.h"
 
+#include <sys/socket.h>
+
+#include "runtime/wire/plan.h"
+#include "runtime/wire/start.h"
 #include "tests/unit/sandbox/lifecycle_fixture.h"
 
 namespace atl::sandbox {
@@ -27,6 +31,38 @@ class WarmPoolsTest : public LifecycleTest {
     wanted.spec.image.clear();
     wanted.spec.extensions[kPoolRef] = name;
     return wanted;
+  }
+  static Wanted WithLimits() {
+    Wanted wanted = OfPool();
+    wanted.resource_limits = {{"memory", "2Gi"}, {"cpu", "1.5"}};
+    return wanted;
+  }
+  uint64_t Cold(ColdReason reason, const std::string& name = "warm") {
+    return sandboxes->pools.Find(name)->creates.cold[static_cast<size_t>(reason)];
+  }
+  // Returns the id in the start message that execd has got; "": it has got none.
+  static std::string Started(const UniqueFd& control) {
+    char bytes[65536];
+    const ssize_t size = ::recv(control.get(), bytes, sizeof bytes, MSG_DONTWAIT | MSG_PEEK);
+    if (size < 4) return "";
+    const auto message =
+        wire::DecodeStartMessage(std::string_view(bytes, static_cast<size_t>(size)).substr(4));
+    return message ? message->sandbox_id : "not readable";
+  }
+  // Checks that the budget has exactly the limits of all sandboxes that clients see or wait for,
+  // and the stock those of all members.
+  void ExpectHeldOnce() {
+    Held clients;
+    for (const auto& [id, sandbox] : sandboxes->registry) {
+      if (Holds(sandbox.state)) clients.Add(sandbox.spec);
+    }
+    const Held& held = sandboxes->room.held();
+    EXPECT_EQ(held.sandboxes, clients.sandboxes);
+    EXPECT_EQ(held.memory_bytes, clients.memory_bytes);
+    EXPECT_EQ(held.pids, clients.pids);
+    EXPECT_EQ(sandboxes->pools.stock().sandboxes, sandboxes->pools.Slots().size());
+    EXPECT_EQ(sandboxes->pools.stock().memory_bytes,
+              sandboxes->pools.Slots().size() * config.check.defaults.memory_bytes);
   }
   std::vector<UniqueFd> execds;  // control sockets of parked sandboxes, execd's ends
 };
@@ -118,21 +154,159 @@ TEST_F(WarmPoolsTest, NothingIsBuiltWhileACreateIsAtWork) {
 TEST_F(WarmPoolsTest, WhatIsOtherwiseIsBuilt) {
   Make(1);
   Wanted wanted = OfPool();
-  wanted.resource_limits["memory"] = "64Mi";
+  wanted.spec.readonly_root = true;
   const auto answer = Create(wanted);
   EXPECT_FALSE(answer->called);
   ASSERT_FALSE(spawner.builds.empty());
   spawner.AnswerBuild();
   EXPECT_TRUE(answer->called && answer->result);
   EXPECT_EQ(available(), 1U);
+  EXPECT_EQ(Cold(ColdReason::kReadOnlyRoot), 1U);
+}
+
+// The limits are set before the start message is sent, and counted once.
+TEST_F(WarmPoolsTest, AClaimSetsTheLimits) {
+  Make(1);
+  const std::string id = sandboxes->pools.Parked().front();
+  const auto answer = Create(WithLimits());
+  EXPECT_FALSE(answer->called);
+  EXPECT_TRUE(spawner.builds.empty());
+  ASSERT_EQ(spawner.limits.size(), 1U);
+  EXPECT_EQ(Started(execds.front()), "");
+  ExpectHeldOnce();
+  const wire::ChangeLimits asked = spawner.AnswerLimits();
+  EXPECT_EQ(asked.id, id);
+  EXPECT_EQ(asked.limits.memory_bytes, uint64_t{2} << 30);
+  EXPECT_EQ(asked.limits.cpu_millis, 1500U);
+  EXPECT_EQ(asked.limits.pids, config.check.defaults.pids);
+  ASSERT_TRUE(answer->called && answer->result);
+  EXPECT_EQ(answer->result->id, id);
+  EXPECT_EQ(answer->result->spec.limits, asked.limits);
+  EXPECT_EQ(Started(execds.front()), id);
+  EXPECT_EQ(sandboxes->pools.Find("warm")->creates.claimed, 1U);
+  ExpectHeldOnce();
+  ASSERT_TRUE(sandboxes->endings.Delete(kCaller, id));
+  spawner.AnswerDestroy();
+  ExpectHeldOnce();
+}
+
+// The member has some of the limits, so it goes. The create has the id of the member, so it waits
+// until the member is gone.
+TEST_F(WarmPoolsTest, OneThatCannotTakeTheLimitsIsReplacedByABuild) {
+  Make(1);
+  const std::string id = sandboxes->pools.Parked().front();
+  const uint32_t slot = sandboxes->pools.Slots().front();
+  const auto answer = Create(WithLimits());
+  spawner.AnswerLimits(Fail(Code::kFailedPrecondition, "the present limits are unknown"));
+  EXPECT_FALSE(answer->called);
+  EXPECT_TRUE(spawner.builds.empty());
+  EXPECT_EQ(Started(execds.front()), "");
+  ExpectHeldOnce();
+  ASSERT_EQ(spawner.destroys.size(), 1U);
+  // Its exit arrives first, and is not that of the sandbox that will be built.
+  Ended(id, Exit(137));
+  EXPECT_EQ(spawner.AnswerDestroy(), id);
+  ASSERT_EQ(spawner.builds.size(), 1U);
+  EXPECT_EQ(spawner.builds.front().id, id);
+  EXPECT_EQ(spawner.builds.front().plan->limits.memory_bytes, uint64_t{2} << 30);
+  ExpectHeldOnce();
+  spawner.AnswerBuild();
+  ASSERT_TRUE(answer->called && answer->result);
+  EXPECT_EQ(answer->result->state, State::kRunning);
+  EXPECT_EQ(Cold(ColdReason::kLimits), 1U);
+  EXPECT_EQ(sandboxes->pools.Find("warm")->creates.claimed, 0U);
+  EXPECT_EQ(sandboxes->creates.stats().origins[static_cast<size_t>(Origin::kCold)].ok, 1U);
+  EXPECT_TRUE(network.attached.contains(slot) || !network.detached.empty());
+  ExpectHeldOnce();
+}
+
+TEST_F(WarmPoolsTest, ASpawnerThatIsGoneFailsTheClaim) {
+  Make(1);
+  const std::string id = sandboxes->pools.Parked().front();
+  const auto answer = Create(WithLimits());
+  spawner.AnswerLimits(Fail(Code::kUnavailable, "the spawner is gone"));
+  ASSERT_TRUE(answer->called && !answer->result);
+  EXPECT_EQ(answer->result.error().code(), Code::kUnavailable);
+  EXPECT_TRUE(Stored().empty());
+  ASSERT_EQ(spawner.destroys.size(), 1U);
+  EXPECT_EQ(spawner.AnswerDestroy(), id);
+  EXPECT_EQ(sandboxes->registry.Look(id), nullptr);
+  ExpectHeldOnce();
+}
+
+TEST_F(WarmPoolsTest, AMemberThatCannotBeDestroyedFailsTheCreate) {
+  Make(1);
+  const std::string id = sandboxes->pools.Parked().front();
+  const auto answer = Create(WithLimits());
+  spawner.AnswerLimits(Fail(Code::kInternal, "memory.max: EBUSY"));
+  spawner.AnswerDestroy(Fail(Code::kDeadlineExceeded, "a process did not end"));
+  ASSERT_TRUE(answer->called && !answer->result);
+  EXPECT_TRUE(spawner.builds.empty());
+  // It is destroyed again, as what is left of a failed build.
+  ASSERT_EQ(spawner.destroys.size(), 1U);
+  EXPECT_EQ(spawner.AnswerDestroy(), id);
+  EXPECT_EQ(sandboxes->registry.Look(id), nullptr);
+  ExpectHeldOnce();
+}
+
+TEST_F(WarmPoolsTest, WhatIsDeletedDuringTheChangeNeverStarts) {
+  for (const bool changed : {true, false}) {
+    Make(1);
+    const std::string id = sandboxes->pools.Parked().front();
+    const auto answer = Create(WithLimits());
+    ASSERT_TRUE(sandboxes->endings.Delete(kCaller, id));
+    if (changed) {
+      spawner.AnswerLimits();
+    } else {
+      spawner.AnswerLimits(Fail(Code::kInternal, "memory.max: EBUSY"));
+    }
+    EXPECT_EQ(spawner.AnswerDestroy(), id);
+    // The end of a sandbox that has lost its slot asks once more.
+    if (!changed) {
+      EXPECT_EQ(spawner.AnswerDestroy(), id);
+    }
+    EXPECT_TRUE(spawner.destroys.empty());
+    EXPECT_TRUE(spawner.builds.empty());
+    EXPECT_EQ(Started(execds.front()), "");
+    EXPECT_EQ(sandboxes->registry.Look(id), nullptr);
+    ExpectHeldOnce();
+    ASSERT_TRUE(sandboxes->pools.Remove("warm"));
+    execds.clear();
+  }
+}
+
+// Only privilege raises a limit of open files again.
+TEST_F(WarmPoolsTest, ALimitOfOpenFilesIsSetAndNotChanged) {
+  config.check.limits_available.keys.push_back("nofile");
+  Boot({});
+  Make(1);
+  Wanted wanted = OfPool();
+  wanted.resource_limits["nofile"] = "1000";
+  const auto answer = Create(wanted);
+  ASSERT_EQ(spawner.limits.size(), 1U);
+  EXPECT_EQ(spawner.AnswerLimits().limits.nofile, 1000U);
+  EXPECT_TRUE(answer->called && answer->result);
+  PoolRecord limited = Pool(1);
+  limited.name = "limited";
+  limited.resource_limits["nofile"] = "500";
+  ASSERT_TRUE(sandboxes->pools.Create(limited));
+  Fill();
+  wanted.spec.extensions[kPoolRef] = "limited";
+  const auto other = Create(wanted);
+  EXPECT_TRUE(spawner.limits.empty());
+  EXPECT_EQ(spawner.builds.size(), 1U);
+  spawner.AnswerBuild();
+  EXPECT_TRUE(other->called && other->result);
+  EXPECT_EQ(Cold(ColdReason::kOpenFiles, "limited"), 1U);
+  wanted.resource_limits = {{"nofile", "500"}, {"memory", "64Mi"}};
+  Create(wanted);
+  EXPECT_EQ(spawner.limits.size(), 1U);
 }
 
 TEST_F(WarmPoolsTest, WhatIsOutOfDateIsBuiltAnew) {
   Make(1);
   const std::string old = sandboxes->pools.Parked().front();
-  cgroup::Limits defaults = config.check.defaults;
-  defaults.memory_bytes *= 2;
-  sandboxes->check.SetDefaultLimits(defaults);
+  images.image.digest = "sha256:01";
   const auto answer = Create(OfPool());
   EXPECT_FALSE(answer->called);
   spawner.AnswerBuild();
@@ -194,6 +368,7 @@ class AutomaticPoolsTest : public WarmPoolsTest {
   AutomaticPoolsTest() {
     config.automatic_pools = 2;
     config.parked_sandboxes = 6;
+    images.others = {"image-64:latest", "image-65:latest", "image-66:latest"};
     Boot({});
   }
   static Wanted Of(const std::string& image, const std::string& memory = "") {
@@ -206,6 +381,7 @@ class AutomaticPoolsTest : public WarmPoolsTest {
   bool Claims(const Wanted& wanted) {
     const std::vector<std::string> parked = sandboxes->pools.Parked();
     const auto answer = Create(wanted);
+    while (!spawner.limits.empty()) spawner.AnswerLimits();
     while (!answer->called) execds.push_back(spawner.AnswerBuild().control);
     EXPECT_TRUE(answer->result);
     Fill();
@@ -219,9 +395,14 @@ TEST_F(AutomaticPoolsTest, OneIsMadeByTheFirstCreate) {
   EXPECT_EQ(parked(), 2U);
   EXPECT_TRUE(Claims(Of("busybox")));
   EXPECT_EQ(parked(), 2U);
-  // Other limits need another pool.
-  EXPECT_FALSE(Claims(Of("busybox", "64Mi")));
+  // Other limits come with the claim. Members that are built later have them ahead.
   EXPECT_TRUE(Claims(Of("busybox", "64Mi")));
+  EXPECT_TRUE(Claims(Of("busybox", "64Mi")));
+  const auto answer = Create(Of("busybox", "64Mi"));
+  EXPECT_TRUE(answer->called && answer->result);
+  EXPECT_TRUE(spawner.limits.empty());
+  Fill();
+  EXPECT_EQ(parked(), 2U);
   EXPECT_TRUE(sandboxes->pools.List().empty());
   for (const char* name : {"/busybox", "/docker.io/library/busybox:latest", "/busybox:latest"}) {
     EXPECT_FALSE(sandboxes->pools.Find(name));
@@ -239,18 +420,18 @@ TEST_F(AutomaticPoolsTest, WhatBelongsToTheBuildMakesNone) {
 }
 
 TEST_F(AutomaticPoolsTest, TheLastUsedStay) {
-  EXPECT_FALSE(Claims(Of("busybox", "64Mi")));
-  EXPECT_FALSE(Claims(Of("busybox", "65Mi")));
+  EXPECT_FALSE(Claims(Of("image-64:latest")));
+  EXPECT_FALSE(Claims(Of("image-65:latest")));
   // Both pools were used a moment ago.
-  EXPECT_FALSE(Claims(Of("busybox", "66Mi")));
-  EXPECT_FALSE(Claims(Of("busybox", "66Mi")));
+  EXPECT_FALSE(Claims(Of("image-66:latest")));
+  EXPECT_FALSE(Claims(Of("image-66:latest")));
   loop.Pass(61 * kSecond);
-  EXPECT_TRUE(Claims(Of("busybox", "65Mi")));
-  EXPECT_FALSE(Claims(Of("busybox", "66Mi")));
-  EXPECT_TRUE(Claims(Of("busybox", "66Mi")));
-  EXPECT_TRUE(Claims(Of("busybox", "65Mi")));
+  EXPECT_TRUE(Claims(Of("image-65:latest")));
+  EXPECT_FALSE(Claims(Of("image-66:latest")));
+  EXPECT_TRUE(Claims(Of("image-66:latest")));
+  EXPECT_TRUE(Claims(Of("image-65:latest")));
   EXPECT_EQ(parked(), 4U);
-  EXPECT_FALSE(Claims(Of("busybox", "64Mi")));
+  EXPECT_FALSE(Claims(Of("image-64:latest")));
   // Nobody uses the pools for ten minutes.
   loop.Pass(601 * kSecond);
   sandboxes->pools.Look();
@@ -258,13 +439,13 @@ TEST_F(AutomaticPoolsTest, TheLastUsedStay) {
 }
 
 TEST_F(AutomaticPoolsTest, TheyMakeRoomForThoseWithAName) {
-  EXPECT_FALSE(Claims(Of("busybox", "64Mi")));
-  EXPECT_FALSE(Claims(Of("busybox", "65Mi")));
+  EXPECT_FALSE(Claims(Of("image-64:latest")));
+  EXPECT_FALSE(Claims(Of("image-65:latest")));
   EXPECT_EQ(parked(), 4U);
   Make(4);
   EXPECT_EQ(available(), 4U);
   EXPECT_EQ(parked(), 6U);
-  EXPECT_FALSE(Claims(Of("busybox", "66Mi")));
+  EXPECT_FALSE(Claims(Of("image-66:latest")));
   EXPECT_EQ(parked(), 6U);
 }
 

@@ -166,7 +166,7 @@ constexpr Row kRequests[] = {
     {"RemoveVolume", 13, 0},   {"MeasureVolume", 14, 0}, {"CheckVolume", 15, 0},
     {"Ping", 16, 0},           {"KeepRules", 17, 1},     {"MakeSession", 23, 2},
     {"EndSession", 24, 0},     {"Reclaim", 25, 0},       {"MountObjects", 26, 0},
-    {"MeasureSandbox", 27, 0}, {"CheckLayers", 28, 0},
+    {"MeasureSandbox", 27, 0}, {"CheckLayers", 28, 0},   {"ChangeLimits", 30, 0},
 };
 constexpr Row kAnswers[] = {
     {"Done", 1, 0},         {"Failed", 2, 0},     {"Exited", 3, 0},      {"Greeting", 4, 0},
