@@ -130,6 +130,18 @@ MetricFamily& MetricSet::Begin(const char* name, const char* help, MetricType ty
       name, help, type, unit != nullptr ? unit : UnitOf(name), std::move(labels), {}, {}});
 }
 
+void MetricSet::KeepLabelled(std::string_view label, const std::string& value) {
+  for (MetricFamily& family : families_) {
+    std::erase_if(family.samples, [&](const MetricSample& sample) {
+      return std::none_of(sample.labels.begin(), sample.labels.end(), [&](const auto& one) {
+        const auto* text = std::get_if<std::string>(&one.second);
+        return one.first == label && text != nullptr && *text == value;
+      });
+    });
+  }
+  std::erase_if(families_, [](const MetricFamily& family) { return family.samples.empty(); });
+}
+
 MetricFamily& MetricSet::Counter(const char* name, const char* help,
                                  std::vector<const char*> labels) {
   return Begin(name, help, MetricType::kCounter, nullptr, std::move(labels));

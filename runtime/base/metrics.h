@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -72,6 +73,9 @@ class MetricSet {
   MetricFamily& Gauge(const char* name, const char* help, std::vector<const char*> labels = {});
   MetricFamily& Histogram(const char* name, const char* help, std::span<const double> bounds,
                           std::vector<const char*> labels = {}, const char* unit = nullptr);
+
+  // Removes all samples but those whose `label` is `value`, and the families that have none left.
+  void KeepLabelled(std::string_view label, const std::string& value);
 
   const std::vector<MetricFamily>& families() const { return families_; }
 

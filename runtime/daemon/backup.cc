@@ -42,6 +42,7 @@ constexpr size_t kMaxBackup = size_t{1} << 30;
 constexpr const char* kImages = "images/images.db";
 constexpr const char* kRecords = "atoll.db";
 constexpr const char* kKeys[] = {"api_key", "route_key"};
+constexpr const char* kKeyStore = kKeyStoreFile;  // a database; absent without tenants
 
 // Checks that this release can read the records of a state. Migrates it to the current schema.
 Status CheckRecords(const std::string& state) {
@@ -112,9 +113,9 @@ Result<Backup> ParseBackup(const std::string& text, const std::string& file) {
   if (store == parsed.end() || !store->is_string()) return wrong("it has no store id");
   if (files == parsed.end() || !files->is_object()) return wrong("it has no files");
   Backup backup{store->get<std::string>(), {}};
-  for (const char* name : {kKeys[0], kKeys[1], kImages, kRecords}) {
+  for (const char* name : {kKeys[0], kKeys[1], kKeyStore, kImages, kRecords}) {
     const auto found = files->find(name);
-    if (found == files->end() && (name == kKeys[0] || name == kKeys[1])) continue;
+    if (found == files->end() && name != kImages && name != kRecords) continue;
     if (found == files->end() || !found->is_string()) return wrong(std::string("no ") + name);
     auto bytes = DecodeBase64(found->get_ref<const std::string&>());
     if (!bytes) return wrong(std::string(name) + " is damaged");
@@ -193,7 +194,8 @@ Status RefuseState(const std::string& state) {
 Result<StateFiles> ReadState(const Config& config) {
   const std::string state = StateDir(config);
   StateFiles files;
-  for (const char* name : {kRecords, kImages}) {
+  for (const char* name : {kRecords, kImages, kKeyStore}) {
+    if (name == kKeyStore && ::access((state + "/" + name).c_str(), F_OK) != 0) continue;
     ATOLL_ASSIGN(sqlite::Db db, sqlite::Db::Open(state + "/" + name));
     ATOLL_ASSIGN(files[name], db.Serialize());
   }

@@ -264,6 +264,9 @@ Status ApplyEnvironment(const std::vector<std::string>& environment, Loaded* loa
     ATOLL_TRY(Set(*FindKey("server.api_key"), {key}, "OPENSANDBOX_SERVER_API_KEY", &config));
     loaded->no_key_wanted = config.api_key.empty();
   }
+  if (const char* path = Variable(environment, "SANDBOX_TENANTS_CONFIG_PATH")) {
+    ATOLL_TRY(Set(*FindKey("tenants.file"), {path}, "SANDBOX_TENANTS_CONFIG_PATH", &config));
+  }
   for (const Key& key : Keys()) {
     const std::string name = EnvironmentOf(key);
     const char* value = Variable(environment, name);
@@ -327,6 +330,36 @@ Status CheckGateway(const Config& config) {
   return {};
 }
 
+// A tenant's key must not compete with a key that opens everything.
+Status CheckTenants(const Config& config) {
+  const auto refuse = [](const std::string& what) { return Fail(Code::kInvalidArgument, what); };
+  if (config.tenants_provider.empty()) {
+    const bool touched = !config.tenants_endpoint.empty() || !config.tenants_adopt.empty() ||
+                         !config.tenants_auth_header.empty() || !config.tenants_auth_token.empty();
+    return touched ? refuse(
+                         "tenants.provider is not set, but other keys of [tenants] are: set it "
+                         "to file or http, or remove them")
+                   : Status();
+  }
+  if (!config.api_key.empty()) {
+    return refuse(
+        "server.api_key and tenants.provider are both set: with tenants every key belongs to a "
+        "tenant or has a role; remove server.api_key, and make keys with 'atoll key add'");
+  }
+  if (config.insecure_no_api_key) {
+    return refuse("insecure_no_api_key and tenants.provider are both set: choose one");
+  }
+  if ((config.tenants_provider == "http") == config.tenants_endpoint.empty()) {
+    return refuse(config.tenants_endpoint.empty()
+                      ? "tenants.provider is http: it needs tenants.endpoint"
+                      : "tenants.endpoint is set, but tenants.provider is file: choose one");
+  }
+  if (config.tenants_auth_header.empty() != config.tenants_auth_token.empty()) {
+    return refuse("tenants.auth_header and tenants.auth_token belong together: set both");
+  }
+  return {};
+}
+
 }  // namespace
 
 // The spawner checks this again, as root.
@@ -356,6 +389,7 @@ static Status CheckAllowedHostPaths(const Config& config) {
 
 Status CheckConfig(const Config& config) {
   ATOLL_TRY(CheckAllowedHostPaths(config));
+  ATOLL_TRY(CheckTenants(config));
   if (config.run_dir.size() + std::string_view("/sandboxes").size() >
       sandbox::kMaxSocketDirectory) {
     return Fail(Code::kInvalidArgument, "runtime.run_dir '" + config.run_dir +

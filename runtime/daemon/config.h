@@ -116,6 +116,15 @@ struct Config {
   uint32_t otel_interval_ms = 60000;
   // [metrics]
   std::string metrics_listen;  // "127.0.0.1:9464"; empty: only on the API's port
+  // [tenants]
+  std::string tenants_provider;  // "file" or "http"; empty: the daemon has no tenants
+  std::string tenants_file = "/etc/atoll/tenants.toml";
+  std::string tenants_endpoint;  // URL that says whose a key is
+  std::string tenants_auth_header;
+  std::string tenants_auth_token;
+  uint32_t tenants_timeout = 5;      // seconds
+  uint32_t tenants_max_stale = 300;  // seconds
+  std::string tenants_adopt;         // owner of what was there before tenants; empty: the host
   // [log]
   LogLevel log_level = LogLevel::kInfo;
   LogFormat log_format = LogFormat::kText;
@@ -157,6 +166,7 @@ Result<Loaded> ParseConfig(std::string_view text, const std::string& name);
 //   ATOLL_<SECTION>_<KEY>           every key of the table; lists are separated by commas
 //   OPENSANDBOX_SERVER_API_KEY      the API key; if it is empty, there is none
 //   OPENSANDBOX_INSECURE_SERVER=YES without an API key, do not require one
+//   SANDBOX_TENANTS_CONFIG_PATH     tenants.file
 Status ApplyEnvironment(const std::vector<std::string>& environment, Loaded* loaded);
 // Checks rules over several keys.
 Status CheckConfig(const Config& config);

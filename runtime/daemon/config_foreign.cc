@@ -64,7 +64,6 @@ constexpr Foreign kForeign[] = {
     {"storage.ossfs_mount_root",
      "a bucket has no directory on the host; use storage.object_stores"},
     {"store", "state is kept in SQLite, in storage.data_dir"},
-    {"tenants", "there is one tenant, with server.api_key"},
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "runtime/base/base64.h"
 #include "runtime/daemon/config_values.h"
 #include "runtime/sandbox/record/sandbox.h"
+#include "runtime/tenants/tenants_file.h"
 #include "runtime/wire/swap.h"
 
 namespace atl::daemon {
@@ -470,6 +471,58 @@ void AddFeatureKeys(std::vector<Key>* keys) {
              [](const Config& c) { return Values{std::string(LogFormatName(c.log_format))}; }})});
 }
 
+Result<std::string> CheckProvider(const std::string& text) {
+  if (text.empty() || text == "file" || text == "http") return text;
+  return Fail(BadValue(text, "use file or http; empty: no tenants"));
+}
+
+Result<std::string> CheckHeaderName(const std::string& text) {
+  constexpr char kLetters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
+  if (text.find_first_not_of(kLetters) == std::string::npos) return text;
+  return Fail(BadValue(text, "use the name of a header"));
+}
+
+// The error does not quote the value, because it is a secret.
+Result<std::string> CheckHeaderValue(const std::string& text) {
+  for (const char c : text) {
+    if (c < ' ' || c > '~') {
+      return Fail(Code::kInvalidArgument, "use only printable ASCII characters");
+    }
+  }
+  return text;
+}
+
+Result<std::string> CheckTenant(const std::string& text) {
+  if (text.empty() || tenants::IsTenantName(text)) return text;
+  return Fail(BadValue(text, "use the name of a tenant; empty: none"));
+}
+
+void AddTenantKeys(std::vector<Key>* keys) {
+  keys->insert(
+      keys->end(),
+      {TextKey("tenants", "provider", &Config::tenants_provider, CheckProvider,
+               "who knows the keys of tenants, several teams that share this host: file, or http, "
+               "a service that is asked; empty: no tenants, and server.api_key opens everything"),
+       TextKey("tenants", "file", &Config::tenants_file, CheckAbsolutePath,
+               "the tenants, their limits and keys; a reload reads it again. With the provider "
+               "http it may be absent"),
+       TextKey("tenants", "endpoint", &Config::tenants_endpoint, CheckOptionalUrl,
+               "URL of the provider http: GET with a client's key in OPEN-SANDBOX-API-KEY answers "
+               "200 {namespace, ttl}, or 401"),
+       TextKey("tenants", "auth_header", &Config::tenants_auth_header, CheckHeaderName,
+               "header with which the daemon identifies itself to the provider http"),
+       Secret(TextKey("tenants", "auth_token", &Config::tenants_auth_token, CheckHeaderValue,
+                      "value of that header")),
+       NumberKey("tenants", "timeout_seconds", &Config::tenants_timeout, 1, 60,
+                 "seconds that the provider http has for an answer"),
+       NumberKey("tenants", "max_stale_seconds", &Config::tenants_max_stale, 0, 86400,
+                 "seconds for which an answer of the provider http counts while the provider is "
+                 "away"),
+       TextKey("tenants", "adopt", &Config::tenants_adopt, CheckTenant,
+               "tenant that gets the sandboxes from before there were tenants, at the first start "
+               "with tenants; empty: they belong to the host, and only admins reach them")});
+}
+
 std::string Spelled(std::string text, char separator, bool upper) {
   for (char& c : text) {
     if (c == '.' || c == '_') c = separator;
@@ -489,6 +542,7 @@ const std::vector<Key>& Keys() {
     AddNetworkKeys(&made);
     AddLimitKeys(&made);
     AddFeatureKeys(&made);
+    AddTenantKeys(&made);
     return made;
   }();
   return keys;

@@ -21,6 +21,7 @@
 #include "runtime/daemon/directories.h"
 #include "runtime/daemon/process_metrics.h"
 #include "runtime/daemon/reload.h"
+#include "runtime/daemon/tenants_setup.h"
 #include "runtime/sandbox/metrics.h"
 
 namespace atl::daemon {
@@ -107,6 +108,16 @@ Status Daemon::Open() {
     sandboxes_->reconciler.Reconcile(hello);
   });
   ATOLL_ASSIGN(store_, sandbox::Store::Open(StateDir(config_) + "/atoll.db", loop_.get()));
+  ATOLL_ASSIGN(directory_, OpenDirectory(config_, *loop_, tenants_, opened_.route_secret));
+  if (directory_ && !config_.tenants_adopt.empty()) {
+    ATOLL_TRY(directory_->Adopt(config_.tenants_adopt, [this]() -> Status {
+      ATOLL_ASSIGN(const size_t count, store_->Adopt(config_.tenants_adopt));
+      LogLine(LogLevel::kInfo, "a tenant has got the sandboxes from before there were tenants")
+          .Add("tenant", config_.tenants_adopt)
+          .Add("sandboxes", static_cast<uint64_t>(count));
+      return {};
+    }));
+  }
   store_watch_ = std::make_unique<sandbox::StoreWatch>(
       *loop_, health_, *store_,
       std::vector<sandbox::StoreWatch::Place>{{"<data_dir>/state", StateDir(config_)},
@@ -223,7 +234,8 @@ Status Daemon::Open() {
   api_ = std::make_unique<api::Api>(
       MakeApiConfig(),
       api::Api::Parts{*loop_, *sandboxes_, *imports_, *volumes_, *snapshots_, *logs_, *history_,
-                      *network_, *images_, *admission_, *slots_, health_, *measurements_,
+                      *network_, *images_, *admission_, *slots_, health_, *measurements_, tenants_,
+                      directory_.get(),
                       [this] {
                         MetricSet metrics = Collect();
                         api_->AddMetrics(&metrics);
@@ -248,7 +260,23 @@ Status Daemon::Open() {
                                                Handle(std::move(exchange));
                                              }));
   ATOLL_TRY(ServeMetrics());
+  ATOLL_TRY(ServeAdmin());
   return WatchSignals();
+}
+
+Status Daemon::ServeAdmin() {
+  if (!opened_.admin_listener) return {};
+  // The bound on requests in hand does not count here: root gets in when the daemon is overloaded.
+  ATOLL_ASSIGN(admin_,
+               AdminSocket::Serve(
+                   *loop_, std::move(opened_.admin_listener),
+                   [this](std::shared_ptr<http::Exchange> exchange, const tenants::Identity& root) {
+                     std::string route = api_->TemplateOf(exchange->request());
+                     api_->Handle(api::Measurements::Measure(measurements_, std::move(exchange),
+                                                             std::move(route)),
+                                  root);
+                   }));
+  return {};
 }
 
 void Daemon::MakeBackup(std::function<void(Result<std::string>)> done) {
@@ -463,6 +491,12 @@ void Daemon::ReloadConfig() {
   // Reloaded even if the file names are unchanged, because certificates are renewed in place.
   auto tls = LoadCertificate(reload->config);
   if (!tls) return failed(tls.error());
+  tenants::TenantsFile file;
+  if (directory_) {
+    auto read = ReadTenants(reload->config);
+    if (!read) return failed(read.error());
+    file = std::move(*read);
+  }
   const bool rotates = reload->config.api_key != config_.api_key;
   if (rotates && config_.api_key.empty()) {
     const Status replaced = ReplaceApiKey(config_, reload->config.api_key);
@@ -472,6 +506,10 @@ void Daemon::ReloadConfig() {
   server_->SetTls(std::move(*tls));
   for (const std::string& warning : reload->warnings) LogLine(LogLevel::kWarning, warning);
   Apply(reload->config);
+  if (directory_) {
+    WarnOfTenants(file);
+    directory_->Replace(std::move(file));
+  }
   if (rotates) RotateKey();
   last_reload_worked_ = true;
   last_reload_ms_ = SystemClock().UnixMillis();

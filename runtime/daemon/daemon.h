@@ -14,6 +14,7 @@
 #include "runtime/base/metrics.h"
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
+#include "runtime/daemon/admin_socket.h"
 #include "runtime/daemon/config.h"
 #include "runtime/daemon/denial_report.h"
 #include "runtime/daemon/metrics_export.h"
@@ -34,6 +35,7 @@
 #include "runtime/sandbox/store/store_watch.h"
 #include "runtime/sandbox/store/template_store.h"
 #include "runtime/sandbox/volumes/volumes.h"
+#include "runtime/tenants/directory.h"
 #include "runtime/tenants/tenant_table.h"
 
 namespace atl::daemon {
@@ -45,6 +47,7 @@ class Daemon {
     UniqueFd listener;
     uint16_t port = 0;
     UniqueFd metrics_listener;  // invalid: metrics are served only by the API
+    UniqueFd admin_listener;    // invalid: no tenants
     std::string api_key;
     std::string route_secret;                     // signs routes
     std::shared_ptr<const http::TlsContext> tls;  // null: no TLS
@@ -72,6 +75,8 @@ class Daemon {
   void TakeBackNetwork();
   std::vector<std::string> PrivateDirectories() const;
   api::ApiConfig MakeApiConfig() const;
+  // Lets root in without a key, if the daemon has tenants.
+  Status ServeAdmin();
   // Start the server of metrics.listen, and the export to OpenTelemetry's collector, if configured.
   Status ServeMetrics();
   Status ExportMetrics();
@@ -121,12 +126,14 @@ class Daemon {
   std::unique_ptr<sandbox::History> history_;
   std::unique_ptr<sandbox::Sandboxes> sandboxes_;
   std::unique_ptr<sandbox::HostWatch> host_watch_;
+  std::unique_ptr<tenants::Directory> directory_;  // null: no tenants
   std::shared_ptr<api::Measurements> measurements_;
   std::unique_ptr<MetricsExport> metrics_;  // null: no export
   std::unique_ptr<api::Api> api_;
   std::unique_ptr<api::Concurrency> concurrency_;
   std::unique_ptr<http::Server> server_;
   std::unique_ptr<http::Server> metrics_server_;  // null: none
+  std::unique_ptr<AdminSocket> admin_;            // null: no tenants
   UniqueFd signals_;
   Loop::Id signal_watch_ = 0;
   int64_t watchdog_us_ = 0;  // interval of pings; 0: systemd expects none

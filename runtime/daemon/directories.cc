@@ -15,6 +15,7 @@
 #include "runtime/base/json_text.h"
 #include "runtime/base/plain_file.h"
 #include "runtime/base/sys.h"
+#include "runtime/daemon/admin_socket.h"
 #include "runtime/sandbox/create/access_token.h"
 
 namespace atl::daemon {
@@ -182,7 +183,7 @@ Result<UniqueFd> LockStore(const Config& config) {
 }
 
 Result<std::string> FindApiKey(const Config& config, const User& user) {
-  if (config.insecure_no_api_key) return std::string();
+  if (config.insecure_no_api_key || !config.tenants_provider.empty()) return std::string();
   if (!config.api_key.empty()) return config.api_key;
   return FindSecret(config, user, kKeyFile);
 }
@@ -204,7 +205,9 @@ Status WriteDaemonFile(const Config& config, uint16_t port) {
   if (host.find(':') != std::string::npos) host = "[" + host + "]";
   nlohmann::json file = {{"url", "http://" + host + ":" + std::to_string(port)},
                          {"pid", ::getpid()}};
-  if (!config.insecure_no_api_key && config.api_key.empty()) {
+  if (!config.tenants_provider.empty()) {
+    file["admin_socket"] = AdminSocketPath(config);
+  } else if (!config.insecure_no_api_key && config.api_key.empty()) {
     file["key_file"] = StateDir(config) + "/" + kKeyFile;
   }
   ATOLL_ASSIGN(const UniqueFd run, sys::Open(config.run_dir, O_RDONLY | O_DIRECTORY));

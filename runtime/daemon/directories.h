@@ -15,6 +15,9 @@
 
 namespace atl::daemon {
 
+// The keys of tenants and of the host, in the state directory.
+inline constexpr char kKeyStoreFile[] = "keys.db";
+
 std::string StateDir(const Config& config);
 std::string SocketDir(const Config& config);
 
@@ -37,7 +40,7 @@ Result<Locks> LockDirectories(const Config& config);
 Result<UniqueFd> LockStore(const Config& config);
 
 // Returns the configured key, or that of <state>/api_key, which is created if absent (owned by
-// `user`, 0600). Empty: no key is required.
+// `user`, 0600). Empty: no key is required, or the daemon has tenants.
 Result<std::string> FindApiKey(const Config& config, const User& user);
 // Replaces the generated key by a configured one, so that the old key does not come back when the
 // configuration has none again. Until the next start, root's command line tool reads the key from

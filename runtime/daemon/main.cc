@@ -14,6 +14,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/program.h"
 #include "runtime/base/standard_streams.h"
+#include "runtime/daemon/admin_socket.h"
 #include "runtime/daemon/backup.h"
 #include "runtime/daemon/certificate.h"
 #include "runtime/daemon/command_line.h"
@@ -26,6 +27,7 @@
 #include "runtime/daemon/privileges.h"
 #include "runtime/daemon/spawner_process.h"
 #include "runtime/daemon/storage_init.h"
+#include "runtime/daemon/tenants_setup.h"
 #include "runtime/http/tls_memory.h"
 
 namespace atl::daemon {
@@ -93,6 +95,9 @@ Status Serve(const Config& config, Sources sources) {
   ATOLL_TRY(CheckDirectories(config, user));
   ATOLL_TRY(MakeDirectories(config, user));
   ATOLL_ASSIGN(const Locks locks, LockDirectories(config));
+  if (!config.tenants_provider.empty()) {
+    ATOLL_ASSIGN(opened.admin_listener, BindAdminSocket(config));
+  }
   ATOLL_ASSIGN(opened.api_key, FindApiKey(config, user));
   ATOLL_ASSIGN(opened.route_secret, FindRouteSecret(config, user));
   ATOLL_ASSIGN(FoundSpawner spawner, ConnectOrStartSpawner(config));
@@ -160,6 +165,7 @@ int Main(int argc, char** argv) {
   const Config& config = loaded->config;
   if (line->action == CommandLine::Action::kCheckConfig) {
     if (auto checked = CheckCertificate(config); !checked) return Report("configuration", checked);
+    if (auto checked = CheckTenantsFile(config); !checked) return Report("configuration", checked);
     // A reload runs this check, and the journal would get the whole configuration each time.
     if (!IsJournal(STDOUT_FILENO)) std::fputs(EffectiveConfig(config).c_str(), stdout);
     return 0;

@@ -10,8 +10,12 @@ namespace {
 
 // A missing API key means either a generated key or none. Which of them applies is decided only at
 // a start.
-bool CanChange(const Key& key, const Config& next) {
-  return std::string_view(key.name) == "api_key" ? !next.api_key.empty() : key.live;
+bool CanChange(const Key& key, const Config& now, const Config& next) {
+  // A daemon with tenants has no such key, and leaving tenants takes a restart.
+  if (std::string_view(key.name) == "api_key") {
+    return !next.api_key.empty() && now.tenants_provider.empty();
+  }
+  return key.live;
 }
 
 }  // namespace
@@ -25,7 +29,7 @@ Result<Reload> PlanReload(const Config& now, const Sources& sources) {
     if (!key.get) continue;
     const std::vector<std::string> value = key.get(next.config);
     if (value == key.get(now)) continue;
-    if (CanChange(key, next.config)) {
+    if (CanChange(key, now, next.config)) {
       ATOLL_TRY(key.set(value, &reload.config));
       reload.changed.push_back(FullName(key));
     } else {

@@ -186,6 +186,16 @@ Result<NewKey> Directory::Rotate(const std::string& tenant, const std::string& k
   return made;
 }
 
+Status Directory::Adopt(const std::string& tenant, const std::function<Status()>& adopt) {
+  if (!parts_.tenants.Find(tenant)) {
+    return Fail(Code::kNotFound, "tenants.adopt '" + tenant + "' is not in the tenants' file");
+  }
+  ATOLL_ASSIGN(const auto before, parts_.keys->Adopter());
+  if (before) return {};
+  ATOLL_TRY(adopt());
+  return parts_.keys->SetAdopter(tenant);
+}
+
 void Directory::OnEnd(std::function<void(const std::string&)> ended) {
   on_end_.push_back(std::move(ended));
 }

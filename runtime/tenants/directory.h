@@ -79,6 +79,10 @@ class Directory {
   // its answer.
   void OnEnd(std::function<void(const std::string& key_id)> ended);
 
+  // Gives what has no owner to the tenant, by `adopt`, unless a tenant has got it before.
+  // kNotFound: there is no such tenant.
+  Status Adopt(const std::string& tenant, const std::function<Status()>& adopt);
+
   // Returns the number of living and of ended keys in the store.
   std::pair<size_t, size_t> CountKeys() const;
 

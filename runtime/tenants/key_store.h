@@ -76,6 +76,11 @@ class KeyStore {
   // Returns all records, sorted by their id.
   std::vector<const KeyRecord*> All() const;
 
+  // Returns the tenant that has adopted what had no owner; nothing if none has. A daemon adopts
+  // once, when it gets tenants: what admins make later stays the host's.
+  Result<std::optional<std::string>> Adopter();
+  Status SetAdopter(const std::string& tenant);
+
   // Notes that the key was used now.
   void Use(const std::string& id);
   // Writes the uses that have been noted, and removes keys that ended long ago. Call once a minute.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/api/gate/names_only.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/private_paths.h"
@@ -119,6 +120,7 @@ void Call::Log(int status, std::string_view code, std::string_view location) con
 }
 
 void Call::Respond(http::Response response) const {
+  if (caller_ && caller_->names_only) response.body = NamesOnly(response.body);
   Log(response.status, {}, response.headers.Get("Location"));
   Send(std::move(response));
 }

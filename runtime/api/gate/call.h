@@ -44,6 +44,8 @@ class Call {
   // earlier is a bug and ends the daemon.
   const tenants::Caller& caller() const { return caller_.value(); }
   void SetCaller(const tenants::Caller& caller) { caller_ = caller; }
+  // Returns false on an open route if the request has no right key.
+  bool has_caller() const { return caller_.has_value(); }
 
   // Allows web pages of any origin to read the answer (CORS). Safe only on our own routes: they
   // require a key or a token, which no browser adds by itself.

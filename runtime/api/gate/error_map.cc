@@ -99,6 +99,8 @@ constexpr Names kNames[kDoings] = {
     /* kShutdown */
     {"GENERAL::INVALID_REQUEST", "GENERAL::UNKNOWN_ERROR", "GENERAL::UNKNOWN_ERROR",
      "GENERAL::SHUTDOWN_FAILED"},
+    /* kKey */
+    {"KEY::INVALID", "KEY::NOT_FOUND", "KEY::ENDED", "KEY::FAILED"},
 };
 
 ApiError Exhausted(const Error& error, Doing doing) {

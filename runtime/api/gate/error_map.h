@@ -37,8 +37,9 @@ enum class Doing {
   kPool,
   kTemplate,
   kShutdown,
+  kKey,  // make, rotate or revoke an API key
 };
-inline constexpr int kDoings = 27;
+inline constexpr int kDoings = 28;
 
 ApiError MapError(const Error& error, Doing doing);
 // Changes the status to one that the API names for POST /sandboxes; code and message stay. Released

@@ -28,6 +28,11 @@ constexpr Reaches kInside = {Reach::kNone, Reach::kOwn, Reach::kNone, Reach::kNo
                              Reach::kOwnOrReason};
 constexpr Reaches kMetrics = {Reach::kOwn, Reach::kOwn, Reach::kAll, Reach::kNone, Reach::kAll};
 constexpr Reaches kEventStream = {Reach::kOwn, Reach::kOwn, Reach::kAll, Reach::kNone, Reach::kAll};
+constexpr Reaches kRoster = {Reach::kOwn, Reach::kOwn, Reach::kAll, Reach::kAll, Reach::kAll};
+constexpr Reaches kKeyView = {Reach::kNone, Reach::kOwn, Reach::kNone, Reach::kAll, Reach::kAll};
+constexpr Reaches kKeyChange = {Reach::kNone, Reach::kOwn, Reach::kNone, Reach::kNone, Reach::kAll};
+constexpr Reaches kHostKeyView = {Reach::kNone, Reach::kNone, Reach::kNone, Reach::kAll,
+                                  Reach::kAll};
 }  // namespace row
 
 // clang-format off
@@ -35,6 +40,18 @@ constexpr Rights kRights[] = {
     {Service::kApi, "GET", "/health", "", "", row::kEverybody, true},
     {Service::kApi, "GET", "/version", "", "", row::kEverybody, true},
     {Service::kApi, "GET", "/openapi.json", "", "", row::kEverybody, true},
+    {Service::kApi, "GET", "/whoami", "", "", row::kEverybody},
+    {Service::kApi, "GET", "/tenants", "", "", row::kRoster},
+    {Service::kApi, "GET", "/tenants/{tenant}", "", "", row::kRoster},
+    {Service::kApi, "POST", "/tenants/check", "", "tenant.check", row::kAdminOnly},
+    {Service::kApi, "GET", "/tenants/{tenant}/keys", "", "", row::kKeyView},
+    {Service::kApi, "POST", "/tenants/{tenant}/keys", "", "key.create", row::kKeyChange},
+    {Service::kApi, "DELETE", "/tenants/{tenant}/keys/{key_id}", "", "key.revoke", row::kKeyChange},
+    {Service::kApi, "POST", "/tenants/{tenant}/keys/{key_id}/rotate", "", "key.rotate", row::kKeyChange},
+    {Service::kApi, "GET", "/keys", "", "", row::kHostKeyView},
+    {Service::kApi, "POST", "/keys", "", "key.create", row::kAdminOnly},
+    {Service::kApi, "DELETE", "/keys/{key_id}", "", "key.revoke", row::kAdminOnly},
+    {Service::kApi, "POST", "/keys/{key_id}/rotate", "", "key.rotate", row::kAdminOnly},
     {Service::kApi, "POST", "/metrics/events", "", "", row::kEverybody},
     {Service::kApi, "GET", "/metrics", "", "", row::kMetrics},
     {Service::kApi, "GET", "/backup", "", "daemon.backup", row::kAdminOnly},
@@ -279,6 +296,13 @@ std::string RouteName(const Rights& rights) {
   }
   if (!rights.parameter.empty()) name.append("?").append(rights.parameter);
   return name;
+}
+
+Result<bool> MayUse(tenants::Role role, const std::string& route) {
+  for (const Rights& row : kRights) {
+    if (RouteName(row) == route) return row.open || row.Of(role) != Reach::kNone;
+  }
+  return Fail(Code::kNotFound, "there is no route '" + route + "'; docs/roles.md has all");
 }
 
 Parsed<tenants::Caller> Judge(const Rights& rights, const tenants::Identity& identity,

@@ -78,6 +78,9 @@ std::string_view ExecdRouteOf(std::string_view target);
 // are narrowed to such names.
 std::string RouteName(const Rights& rights);
 
+// Returns whether a role may use the route of that name at all. kNotFound: there is no such route.
+Result<bool> MayUse(tenants::Role role, const std::string& route);
+
 // The shortest reason with which an admin enters the sandbox of another tenant.
 inline constexpr size_t kMinReason = 8;
 

@@ -62,6 +62,25 @@ std::string_view KeyOf(const http::Request& request) {
   return own.empty() ? BearerOf(request.headers) : own;
 }
 
+bool HasTwoKeys(const http::Request& request) {
+  const std::string_view own = request.headers.Get(kApiKeyHeader);
+  const std::string_view bearer = BearerOf(request.headers);
+  return !own.empty() && !bearer.empty() && own != bearer;
+}
+
+http::Response MissingKey() {
+  return ErrorResponse({401, "MISSING_API_KEY",
+                        "Authentication credentials are missing. Provide an API key via the "
+                        "OPEN-SANDBOX-API-KEY header, or as a bearer token."});
+}
+
+http::Response InvalidKey() {
+  return ErrorResponse({401, "INVALID_API_KEY",
+                        "Authentication credentials are invalid. Check the value of the "
+                        "OPEN-SANDBOX-API-KEY header, or of the bearer token; if both are there, "
+                        "they must be the same."});
+}
+
 std::string KeyId(const std::string& secret, std::string_view key) {
   if (key.empty()) return "nobody";
   constexpr size_t kDigits = 8;
@@ -99,15 +118,7 @@ Parsed<void> Authorise(const http::Request& request, const std::string& api_key)
     return {};
   }
   if (HoldsKey(request, api_key)) return {};
-  if (KeyOf(request).empty()) {
-    return Refuse(401, "MISSING_API_KEY",
-                  "Authentication credentials are missing. Provide an API key via the "
-                  "OPEN-SANDBOX-API-KEY header, or as a bearer token.");
-  }
-  return Refuse(401, "INVALID_API_KEY",
-                "Authentication credentials are invalid. Check the value of the "
-                "OPEN-SANDBOX-API-KEY header, or of the bearer token; if both are there, they "
-                "must be the same.");
+  return Refuse(KeyOf(request).empty() ? MissingKey() : InvalidKey());
 }
 
 }  // namespace atl::api

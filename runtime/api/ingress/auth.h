@@ -23,6 +23,12 @@ bool HoldsKey(const http::Request& request, const std::string& api_key);
 std::string TokenFor(const std::string& api_key, const std::string& secret);
 // Returns the key of the request, right or wrong, from either header; empty if it has none.
 std::string_view KeyOf(const http::Request& request);
+// Returns true if both headers have a key, and the keys differ.
+bool HasTwoKeys(const http::Request& request);
+// Refusals of a request without a key, and of one whose key is not right. The second says no more:
+// an unknown, an expired and a revoked key get the same answer.
+http::Response MissingKey();
+http::Response InvalidKey();
 // Returns the name of a key in the log: "key:" and eight hex digits, or "nobody" for the empty key.
 // It is keyed with `secret`, the daemon's own, so that a reader of the log cannot test keys.
 std::string KeyId(const std::string& secret, std::string_view key);

@@ -24,6 +24,12 @@ std::string SourceOf(std::string_view peer) {
   return {reinterpret_cast<const char*>(&bytes), v4 ? sizeof bytes : kSiteBytes};
 }
 
+// Clamped, so that a clock that was set back does not lock anybody out for longer.
+int64_t Owed(int64_t paid_until_ms, int64_t now_ms) {
+  return std::clamp<int64_t>(paid_until_ms - now_ms, 0,
+                             GuessLimit::kBurst * GuessLimit::kMillisEach);
+}
+
 }  // namespace
 
 GuessLimit::GuessLimit() : secret_(sys::RandomBytes(16)) {}
@@ -37,14 +43,21 @@ uint64_t GuessLimit::Hash(std::string_view what, std::string_view a, std::string
   return std::max<uint64_t>(hash, 1);  // 0 marks an empty place
 }
 
+size_t GuessLimit::RowOf(std::string_view sandbox_id, std::string_view peer) const {
+  return Hash("source", sandbox_id, SourceOf(peer)) % rows_.size();
+}
+
+bool GuessLimit::IsSpent(std::string_view sandbox_id, std::string_view peer, int64_t now_ms) const {
+  return Owed(rows_[RowOf(sandbox_id, peer)].paid_until_ms, now_ms) > (kBurst - 1) * kMillisEach;
+}
+
 bool GuessLimit::Try(std::string_view sandbox_id, std::string_view peer, std::string_view signature,
                      bool right, int64_t now_ms) {
   const uint64_t tried = Hash("tried", sandbox_id, signature);
   uint64_t& passed = passed_[tried % passed_.size()];
   if (right && passed == tried) return true;
-  Row& row = rows_[Hash("source", sandbox_id, SourceOf(peer)) % rows_.size()];
-  // Clamped, so that a clock that was set back does not lock anybody out for longer.
-  const int64_t owed = std::clamp<int64_t>(row.paid_until_ms - now_ms, 0, kBurst * kMillisEach);
+  Row& row = rows_[RowOf(sandbox_id, peer)];
+  const int64_t owed = Owed(row.paid_until_ms, now_ms);
   if (!right && row.last_wrong == tried) return true;
   if (owed > (kBurst - 1) * kMillisEach) return false;
   if (right) {

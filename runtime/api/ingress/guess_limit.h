@@ -29,12 +29,16 @@ class GuessLimit {
   bool Try(std::string_view sandbox_id, std::string_view peer, std::string_view signature,
            bool right, int64_t now_ms);
 
+  // Returns true if the next wrong guess of the source would be one too many.
+  bool IsSpent(std::string_view sandbox_id, std::string_view peer, int64_t now_ms) const;
+
  private:
   struct Row {
     int64_t paid_until_ms = 0;  // each guess adds kMillisEach
     uint64_t last_wrong = 0;
   };
   uint64_t Hash(std::string_view what, std::string_view a, std::string_view b) const;
+  size_t RowOf(std::string_view sandbox_id, std::string_view peer) const;
 
   const std::string secret_;
   std::array<Row, 16384> rows_;

@@ -9,7 +9,9 @@
 namespace atl::api {
 namespace {
 
-constexpr const char* kRefusalNames[] = {"missing_key", "wrong_key", "web_page", "sandbox_token"};
+constexpr const char* kRefusalNames[] = {"missing_key",   "wrong_key",   "web_page",
+                                         "sandbox_token", "expired_key", "revoked_key",
+                                         "tenant_gone",   "provider"};
 constexpr size_t kMostOfPath = 200;
 
 }  // namespace
@@ -39,7 +41,8 @@ void Refusals::AddMetrics(MetricSet* metrics) const {
   MetricFamily& failures = metrics->Counter(
       "atoll_auth_failures_total",
       "Requests that were refused for what they had to show. reason: missing_key, wrong_key, "
-      "web_page (there is no key), sandbox_token (of a way into a sandbox).",
+      "web_page (there is no key), sandbox_token (of a way into a sandbox), expired_key, "
+      "revoked_key, tenant_gone, provider (which could not be asked).",
       {"reason"});
   for (size_t i = 0; i < counts_.size(); ++i) failures.Add(counts_[i], {kRefusalNames[i]});
 }

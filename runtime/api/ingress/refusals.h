@@ -23,6 +23,10 @@ class Refusals {
     kWrongKey,
     kWebPage,       // a page's request to a daemon without a key
     kSandboxToken,  // a wrong or missing token or signature of a sandbox
+    kExpiredKey,
+    kRevokedKey,
+    kTenantGone,  // a key of a tenant that is not configured any more
+    kProvider,    // the provider of tenants could not be asked
   };
   // `secret` is that of KeyId.
   explicit Refusals(std::string secret) : secret_(std::move(secret)) {}
@@ -33,7 +37,7 @@ class Refusals {
 
  private:
   const std::string secret_;
-  std::array<uint64_t, 4> counts_{};
+  std::array<uint64_t, 8> counts_{};
   int64_t second_ = 0;  // the second that `lines_` counts
   int lines_ = 0;
   uint64_t unlogged_ = 0;

@@ -30,7 +30,7 @@ Api::Api(ApiConfig config, const Parts& parts, std::function<void()> quit)
     : config_(std::move(config)),
       parts_(parts),
       quit_(std::move(quit)),
-      refusals_(config_.ingress.egress_secret) {
+      authenticator_(config_.ingress.egress_secret, parts.directory) {
   SetApiKey(config_.api_key);
   AddSandboxRoutes();
   AddImageRoutes();
@@ -41,19 +41,21 @@ Api::Api(ApiConfig config, const Parts& parts, std::function<void()> quit)
   AddOperatorRoutes();
   AddDiagnosticsRoutes();
   AddNetworkRoutes();
+  AddTenantRoutes();
 }
 
 void Api::SetApiKey(const std::string& api_key) {
   config_.api_key = config_.ingress.api_key = api_key;
-  identity_ = {.key_id = KeyId(config_.ingress.egress_secret, api_key)};
+  authenticator_.SetApiKey(api_key);
 }
 
-void Api::Handle(std::shared_ptr<http::Exchange> exchange) {
+void Api::Handle(std::shared_ptr<http::Exchange> exchange,
+                 const std::optional<tenants::Identity>& known) {
   Call call(std::move(exchange), config_.private_directories);
   const auto route = FindRoute(call.request(), config_.ingress);
-  // Pages may call only if the daemon has a key. A server in a sandbox decides itself which pages
+  // Pages may call only if requests need a key. A server in a sandbox decides itself which pages
   // may call it.
-  if (!config_.api_key.empty() && (!route || IsTokenRoute(*route))) {
+  if (authenticator_.NeedsKey() && (!route || IsTokenRoute(*route))) {
     call.AllowOrigin();
     if (IsPreflight(call.request())) return call.Respond(PreflightResponse(call.request()));
   }
@@ -64,10 +66,10 @@ void Api::Handle(std::shared_ptr<http::Exchange> exchange) {
                  {.ingress = config_.ingress,
                   .api_key = config_.api_key,
                   .guesses = &guesses_,
-                  .refusals = &refusals_,
+                  .refusals = &authenticator_.refusals(),
                   .base_path = config_.endpoint.base_path});
   }
-  Route(std::move(call));
+  Route(std::move(call), known);
 }
 
 std::string Api::TemplateOf(const http::Request& request) const {
@@ -96,33 +98,46 @@ std::string Api::TemplateOf(const http::Request& request) const {
   return match.pattern.empty() ? "unknown" : std::string(version).append(match.pattern);
 }
 
-void Api::Route(Call call) {
+void Api::Route(Call call, const std::optional<tenants::Identity>& known) {
+  Router::Match match = router_.Find(call.request().method, call.request().path());
+  if (match.rights != nullptr) match.rights = &ForQuery(*match.rights, call.request().query());
+  const bool open = match.rights != nullptr && match.rights->open;
+  // An open route needs no key. With tenants, its answer may tell more to the holder of one.
+  if (known) return Enter(std::move(call), std::move(match), *known);
+  if (open && (!authenticator_.has_tenants() || KeyOf(call.request()).empty())) {
+    return Answer(std::move(call), std::move(match));
+  }
+  if (!authenticator_.has_tenants()) {
+    auto identity = authenticator_.CheckOneKey(call.request());
+    if (!identity) return call.Respond(std::move(identity).error());
+    return Enter(std::move(call), std::move(match), *identity);
+  }
+  authenticator_.Identify(call, [this, call, match = std::move(match),
+                                 open](Parsed<tenants::Identity> identity) mutable {
+    if (identity) return Enter(std::move(call), std::move(match), *identity);
+    if (open) return Answer(std::move(call), std::move(match));
+    call.Respond(std::move(identity).error());
+  });
+}
+
+void Api::Enter(Call call, Router::Match match, const tenants::Identity& identity) {
+  if (match.rights == nullptr) {
+    // A path or method that does not exist is told to everybody who has a key.
+    call.SetCaller({.tenant = identity.tenant, .key_id = identity.key_id, .role = identity.role});
+    return Answer(std::move(call), std::move(match));
+  }
+  auto caller = Judge(*match.rights, identity);
+  if (!caller) return call.Respond(std::move(caller).error());
+  call.SetCaller(*caller);
+  Answer(std::move(call), std::move(match));
+}
+
+void Api::Answer(Call call, Router::Match match) {
   const http::Request& request = call.request();
   const std::string_view path = request.path();
-  Router::Match match = router_.Find(request.method, path);
-  const Rights* rights =
-      match.rights == nullptr ? nullptr : &ForQuery(*match.rights, request.query());
-  if (rights == nullptr || !rights->open) {
-    auto authorised = Authorise(request, config_.api_key);
-    if (!authorised) {
-      refusals_.Add(config_.api_key.empty()  ? Refusals::Reason::kWebPage
-                    : KeyOf(request).empty() ? Refusals::Reason::kMissingKey
-                                             : Refusals::Reason::kWrongKey,
-                    request);
-      return call.Respond(std::move(authorised).error());
-    }
-    // A path or method that does not exist is told to everybody who has a key.
-    if (rights == nullptr) {
-      call.SetCaller({.tenant = identity_.tenant, .key_id = identity_.key_id});
-    } else {
-      auto caller = Judge(*rights, identity_);
-      if (!caller) return call.Respond(std::move(caller).error());
-      call.SetCaller(*caller);
-    }
-  }
   if (match.handle != nullptr) {
     call.args = std::move(match.args);
-    if (request.method != "GET" && !rights->action.empty()) {
+    if (request.method != "GET" && !match.rights->action.empty()) {
       call.LogAnswer(request.method + " " + std::string(match.pattern), call.caller().key_id);
     }
     return (*match.handle)(std::move(call));
@@ -156,30 +171,42 @@ void Api::Route(Call call) {
 
 void Api::AddMetrics(MetricSet* metrics) const {
   parts_.measurements.AddRequests(metrics);
-  refusals_.AddMetrics(metrics);
+  authenticator_.refusals().AddMetrics(metrics);
 }
 
-http::Response Api::MetricsResponse() const {
+http::Response Api::MetricsResponse(const std::optional<std::string>& tenant) const {
   http::Response response;
   response.headers.Set("Content-Type", "text/plain; version=0.0.4");
-  response.body = PrometheusText(parts_.collect());
+  MetricSet metrics = parts_.collect();
+  if (tenant) metrics.KeepLabelled("tenant", *tenant);
+  response.body = PrometheusText(metrics);
   return response;
 }
 
+// Answers 200 in spite of troubles: running sandboxes are still served, and a load balancer that
+// removed this host would disconnect their clients. With tenants, only the holder of a key hears
+// what the troubles are, because they tell of the host.
+void Api::GetHealth(const Call& call) {
+  if (parts_.health.troubles().empty()) {
+    return call.Respond(JsonResponse(200, {{"status", "healthy"}}));
+  }
+  nlohmann::json body{{"status", "degraded"}};
+  if (!authenticator_.has_tenants() || call.has_caller()) {
+    body["troubles"] = parts_.health.troubles();
+  }
+  call.Respond(JsonResponse(200, body));
+}
+
 void Api::AddOperatorRoutes() {
-  router_.Add("GET", "/health", [this](const Call& call) {
-    // Answers 200 in spite of troubles: running sandboxes are still served, and a load balancer
-    // that removed this host would disconnect their clients.
-    if (parts_.health.troubles().empty()) {
-      return call.Respond(JsonResponse(200, {{"status", "healthy"}}));
-    }
-    call.Respond(
-        JsonResponse(200, {{"status", "degraded"}, {"troubles", parts_.health.troubles()}}));
-  });
+  router_.Add("GET", "/health", [this](const Call& call) { GetHealth(call); });
   router_.Add("GET", "/version", [](const Call& call) {
     call.Respond(JsonResponse(200, {{"version", ATOLL_VERSION}}));
   });
-  router_.Add("GET", "/metrics", [this](const Call& call) { call.Respond(MetricsResponse()); });
+  router_.Add("GET", "/metrics", [this](const Call& call) {
+    const tenants::Caller& caller = call.caller();
+    const bool all = !authenticator_.has_tenants() || caller.sees_all;
+    call.Respond(MetricsResponse(all ? std::nullopt : std::optional(caller.tenant)));
+  });
   router_.Add("GET", "/openapi.json", [](const Call& call) {
     http::Response response;
     response.headers.Set("Content-Type", "application/json");

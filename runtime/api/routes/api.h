@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,10 +17,10 @@
 #include "runtime/api/gate/error_map.h"
 #include "runtime/api/gate/measurements.h"
 #include "runtime/api/gate/router.h"
+#include "runtime/api/ingress/authenticator.h"
 #include "runtime/api/ingress/endpoint.h"
 #include "runtime/api/ingress/guess_limit.h"
 #include "runtime/api/ingress/ingress.h"
-#include "runtime/api/ingress/refusals.h"
 #include "runtime/api/requests/create_request.h"
 #include "runtime/api/routes/diagnostics.h"
 #include "runtime/base/health.h"
@@ -32,6 +33,8 @@
 #include "runtime/sandbox/sandboxes.h"
 #include "runtime/sandbox/store/history.h"
 #include "runtime/sandbox/volumes/volumes.h"
+#include "runtime/tenants/directory.h"
+#include "runtime/tenants/tenant_table.h"
 
 namespace atl::api {
 
@@ -60,6 +63,8 @@ class Api {
     const sandbox::SlotPool& slots;
     const Health& health;
     Measurements& measurements;  // clients' measurements are added too
+    const tenants::TenantTable& tenants;
+    tenants::Directory* directory;  // null: no tenants
     std::function<MetricSet()> collect;
     // Makes the text of a backup. kFailedPrecondition: the store is incomplete.
     std::function<void(std::function<void(Result<std::string>)>)> backup = {};
@@ -75,16 +80,18 @@ class Api {
 
   const Router& router() const { return router_; }
   void AddMetrics(MetricSet* metrics) const;
-  // Returns the answer to GET /metrics.
-  http::Response MetricsResponse() const;
+  // Returns the answer to GET /metrics. `tenant`: only what has this label.
+  http::Response MetricsResponse(const std::optional<std::string>& tenant = std::nullopt) const;
   // Returns the route of a request for metrics: "/v1/sandboxes/{sandbox_id}", named as in upstream,
   // or "unknown". A call to execd's API, by any form of route, gets execd's route:
   // "/sandboxes/{sandbox_id}/proxy/44772/command". Other routes into a sandbox end in
   // {full_path:path}.
   std::string TemplateOf(const http::Request& request) const;
 
-  // Handles one request; the handler for http::Server::Listen.
-  void Handle(std::shared_ptr<http::Exchange> exchange);
+  // Handles one request; the handler for http::Server::Listen. `known`: the sender, if the
+  // connection itself says who that is; else the request's key does.
+  void Handle(std::shared_ptr<http::Exchange> exchange,
+              const std::optional<tenants::Identity>& known = std::nullopt);
 
  private:
   void AddSandboxRoutes();
@@ -96,6 +103,7 @@ class Api {
   void AddOperatorRoutes();
   void AddDiagnosticsRoutes();
   void AddNetworkRoutes();
+  void AddTenantRoutes();
 
   void CreateSandbox(const Call& call);
   void ForkSandbox(const Call& call);
@@ -151,16 +159,28 @@ class Api {
   void SendArchive(const Call& call, const images::Image& image, const std::string& form,
                    Doing doing);
   void Shutdown(const Call& call);
+  void GetHealth(const Call& call);
+  // Returns the tenant of the path, or null after it has answered.
+  tenants::SharedTenant FindTenant(const Call& call) const;
+  // Returns whether the caller may see keys, or change them; if not, it has answered.
+  bool MayHandleKeys(const Call& call, bool of_host, bool changes) const;
+  void ListKeys(const Call& call, bool of_host);
+  void MakeKey(const Call& call, bool of_host);
+  void RevokeKey(const Call& call, bool of_host);
+  void RotateKey(const Call& call, bool of_host);
+  void CheckTenants(const Call& call);
 
-  void Route(Call call);
+  void Route(Call call, const std::optional<tenants::Identity>& known);
+  // Judges the identity, then calls the handler.
+  void Enter(Call call, Router::Match match, const tenants::Identity& identity);
+  void Answer(Call call, Router::Match match);
 
   ApiConfig config_;
   const Parts parts_;
   std::function<void()> quit_;
-  tenants::Identity identity_;  // the holder of the key
   Router router_;
   GuessLimit guesses_;
-  Refusals refusals_;
+  Authenticator authenticator_;
 };
 
 }  // namespace atl::api

@@ -87,6 +87,21 @@ Result<std::vector<Sandbox>> Store::Load() {
   }
 }
 
+Result<size_t> Store::Adopt(const std::string& tenant) {
+  ATOLL_ASSIGN(std::vector<Sandbox> sandboxes, Load());
+  // A member of a template's stock has no client yet.
+  std::erase_if(sandboxes,
+                [](const Sandbox& sandbox) { return !sandbox.tenant.empty() || sandbox.stocked; });
+  ATOLL_TRY(KeepRoom(kRoomForChanges));
+  ATOLL_ASSIGN(sqlite::Transaction together, sqlite::Transaction::Begin(db_));
+  for (Sandbox& sandbox : sandboxes) {
+    sandbox.tenant = tenant;
+    ATOLL_TRY(WriteSpec(sandbox));
+  }
+  ATOLL_TRY(together.Commit());
+  return sandboxes.size();
+}
+
 Status Store::Insert(std::span<const Sandbox> sandboxes, const std::optional<KeyRecord>& key) {
   ATOLL_TRY(KeepRoom(kRoomForChanges));
   std::optional<sqlite::Transaction> together;

@@ -43,6 +43,9 @@ class Store {
   static Status CheckRoom(sqlite::Db& db);
 
   Result<std::vector<Sandbox>> Load();
+  // Gives all sandboxes of clients without an owner to the tenant, in one transaction. Returns how
+  // many. Call before Load.
+  Result<size_t> Adopt(const std::string& tenant);
   // Inserts a record and the key of its request, if any, in one transaction. kResourceExhausted
   // with ENOSPC: the disk is full.
   Status Insert(const Sandbox& sandbox, const std::optional<KeyRecord>& key = std::nullopt) {

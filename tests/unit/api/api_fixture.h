@@ -77,7 +77,9 @@ class ApiTest : public testing::Test {
     api = std::make_unique<Api>(
         std::move(config),
         Api::Parts{loop, *sandboxes, imports, *volumes, *snapshots, logs, *history, network, images,
-                   admission, *pool, health, *measurements, [this] { return Collect(); }},
+                   admission, *pool, health, *measurements, tenants, keys_of_tenants.get(),
+                   [this] { return Collect(); },
+                   [](const auto& done) { done(Fail(Code::kFailedPrecondition, "no store")); }},
         [this] { quit = true; });
   }
 
@@ -161,6 +163,7 @@ class ApiTest : public testing::Test {
   sandbox::EntrypointLogs logs{loop, clock, {}};
   std::unique_ptr<sandbox::History> history = std::move(*sandbox::History::Open(store->db(), loop));
   std::unique_ptr<sandbox::Sandboxes> sandboxes;
+  std::unique_ptr<tenants::Directory> keys_of_tenants;  // null: no tenants
   std::unique_ptr<Api> api;
   json created;
   bool quit = false;

@@ -65,5 +65,18 @@ TEST(Metrics, MergesWhatIsOfAnotherScale) {
   EXPECT_DOUBLE_EQ(both.max, 3);
 }
 
+TEST(Metrics, KeepsTheSamplesOfOneLabel) {
+  MetricSet metrics;
+  metrics.Gauge("atoll_a", "A.", {"tenant"}).Add(1, {"red"}).Add(2, {"blue"});
+  metrics.Gauge("atoll_b", "B.").Add(3);
+  metrics.Gauge("atoll_c", "C.", {"state"}).Add(4, {"red"});
+  metrics.KeepLabelled("tenant", "red");
+  const std::string text = PrometheusText(metrics);
+  EXPECT_NE(text.find("atoll_a{tenant=\"red\"} 1"), std::string::npos) << text;
+  for (const char* other : {"blue", "atoll_b", "atoll_c"}) {
+    EXPECT_EQ(text.find(other), std::string::npos) << text;
+  }
+}
+
 }  // namespace
 }  // namespace atl

@@ -139,6 +139,15 @@ service_name = "atoll one"
 export_interval_millis = 1000
 [metrics]
 listen = "[::1]:9464"
+[tenants]
+provider = "http"
+file = "/srv/tenants.toml"
+endpoint = "https://keys.example/who"
+auth_header = "Authorization"
+auth_token = "Bearer of-the-daemon"
+timeout_seconds = 3
+max_stale_seconds = 60
+adopt = "red"
 [log]
 format = "json"
 [ingress.secure_access]
@@ -169,6 +178,14 @@ key = "/+8"
   EXPECT_EQ(c.otel_service_name, "atoll one");
   EXPECT_EQ(c.otel_interval_ms, 1000U);
   EXPECT_EQ(PartsOfListen(c.metrics_listen), (std::pair<std::string, uint16_t>("::1", 9464)));
+  EXPECT_EQ(c.tenants_provider, "http");
+  EXPECT_EQ(c.tenants_file, "/srv/tenants.toml");
+  EXPECT_EQ(c.tenants_endpoint, "https://keys.example/who");
+  EXPECT_EQ(c.tenants_auth_header, "Authorization");
+  EXPECT_EQ(c.tenants_auth_token, "Bearer of-the-daemon");
+  EXPECT_EQ(c.tenants_timeout, 3U);
+  EXPECT_EQ(c.tenants_max_stale, 60U);
+  EXPECT_EQ(c.tenants_adopt, "red");
   EXPECT_EQ(c.log_format, LogFormat::kJson);
   EXPECT_EQ(c.active_signing_key, 'b');
   EXPECT_EQ(c.signing_keys,
@@ -304,7 +321,6 @@ kubeconfig_path = "~/.kube/config"
                            "docker.sandbox_binds",
                            "docker.sandbox_env",
                            "proxy",
-                           "tenants",
                            "store",
                            "renew_intent.redis",
                            "secure_runtime",
@@ -403,6 +419,12 @@ TEST(Config, ErrorsNameFileLineKeyAndValue) {
       {"[otel]\nendpoint = \"collector:4318\"", "must start with http:// or https://"},
       {"[otel]\nservice_name = \"\"", "1 to 255"},
       {"[otel]\nexport_interval_millis = 999", "otel.export_interval_millis '999'"},
+      {"[tenants]\nprovider = \"ldap\"", "tenants.provider 'ldap': use file or http"},
+      {"[tenants]\nfile = \"tenants.toml\"", "tenants.file 'tenants.toml'"},
+      {"[tenants]\nendpoint = \"keys.example\"", "must start with http:// or https://"},
+      {"[tenants]\nauth_header = \"a: b\"", "use the name of a header"},
+      {"[tenants]\ntimeout_seconds = 0", "tenants.timeout_seconds '0'"},
+      {"[tenants]\nadopt = \"Red\"", "tenants.adopt 'Red'"},
       {"[log]\nlevel = \"loud\"", "loud"},
       {"[log]\nformat = \"xml\"", "use text or json"},
       {"[metrics]\nlisten = \"9464\"", "metrics.listen '9464'"},
@@ -439,8 +461,36 @@ TEST(Config, AGatewayIsWholeOrAbsent) {
   EXPECT_NE(check(true, "*.example.org", "header").find("does not fit"), std::string::npos);
 }
 
+TEST(Config, TenantsExcludeTheOneKey) {
+  const auto check = [](const char* text) {
+    const Status status = CheckConfig(Parsed(text));
+    return status ? std::string() : status.error().message();
+  };
+  EXPECT_EQ(check("[tenants]\n"), "");
+  EXPECT_EQ(check("[tenants]\nprovider = \"file\"\n"), "");
+  EXPECT_EQ(check("[tenants]\nprovider = \"http\"\nendpoint = \"http://k.example\"\n"), "");
+  for (const auto& [text, words] :
+       {std::pair("[server]\napi_key = \"0123456789\"\n[tenants]\nprovider = \"file\"\n",
+                  "server.api_key and tenants.provider are both set"),
+        {"[server]\ninsecure_no_api_key = true\n[tenants]\nprovider = \"file\"\n",
+         "insecure_no_api_key and tenants.provider are both set"},
+        {"[tenants]\nadopt = \"red\"\n", "tenants.provider is not set"},
+        {"[tenants]\nprovider = \"http\"\n", "needs tenants.endpoint"},
+        {"[tenants]\nprovider = \"file\"\nendpoint = \"http://k.example\"\n", "choose one"},
+        {"[tenants]\nprovider = \"file\"\nauth_header = \"X-A\"\n", "belong together"}}) {
+    EXPECT_NE(check(text).find(words), std::string::npos) << check(text) << " lacks " << words;
+  }
+}
+
+TEST(Config, UpstreamsVariableNamesTheTenantsFile) {
+  Loaded loaded;
+  ASSERT_TRUE(ApplyEnvironment({"SANDBOX_TENANTS_CONFIG_PATH=/srv/t.toml"}, &loaded));
+  EXPECT_EQ(loaded.config.tenants_file, "/srv/t.toml");
+}
+
 TEST(Config, ASecretIsInNoError) {
-  for (const char* text : {"[server]\napi_key = \"secret word\"", "[server]\napi_key = \"s3cret!\"",
+  for (const char* text : {"[tenants]\nauth_token = \"secret\\u00e9\"",
+                           "[server]\napi_key = \"secret word\"", "[server]\napi_key = \"s3cret!\"",
                            "[ingress.secure_access]\nkeys = [{key_id = \"a\", key = \"secret!\"}]",
                            "[ingress.secure_access]\nkeys = [{key_id = \"\", key = \"secret\"}]"}) {
     const std::string said = ErrorOf(text);

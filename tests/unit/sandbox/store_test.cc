@@ -55,6 +55,21 @@ TEST(Store, UpdatesWhatMoves) {
   ExpectSame((*loaded)[0], s);
 }
 
+TEST(Store, ATenantAdoptsWhatHasNoOwner) {
+  auto store = Store::Open(":memory:");
+  ASSERT_TRUE(store);
+  Sandbox blue = Sample(), orphan = Sample();
+  blue.tenant = "blue";
+  orphan.id = "00000000-0000-4000-8000-000000000000";
+  orphan.tenant = "";
+  ASSERT_TRUE((*store)->Insert(blue));
+  ASSERT_TRUE((*store)->Insert(orphan));
+  EXPECT_EQ(*(*store)->Adopt("red"), 1U);
+  const auto loaded = (*store)->Load();
+  ASSERT_EQ(loaded->size(), 2U);
+  for (const Sandbox& s : *loaded) EXPECT_EQ(s.tenant, s.id == orphan.id ? "red" : "blue");
+}
+
 TEST(Store, RefusesTwiceAndUnknown) {
   auto store = Store::Open(":memory:");
   ASSERT_TRUE(store);

@@ -180,6 +180,21 @@ TEST_F(DirectoryTest, AKeyOfTheFileThatMovesEnds) {
   EXPECT_EQ(Ask(kFileKey)->tenant, "blue");
 }
 
+TEST_F(DirectoryTest, ATenantAdoptsOnce) {
+  int adopted = 0;
+  const auto adopt = [&adopted]() -> Status {
+    ++adopted;
+    return {};
+  };
+  EXPECT_EQ(directory->Adopt("green", adopt).error().code(), Code::kNotFound);
+  const auto fail = []() -> Status { return Fail(Code::kInternal, "no"); };
+  EXPECT_FALSE(directory->Adopt("red", fail));
+  ASSERT_TRUE(directory->Adopt("red", adopt));
+  ASSERT_TRUE(directory->Adopt("red", adopt));
+  ASSERT_TRUE(directory->Adopt("blue", adopt));
+  EXPECT_EQ(adopted, 1);
+}
+
 TEST_F(DirectoryTest, ListsTheKeysOfOneTenant) {
   const NewKey red = Make({.tenant = "red"});
   Make({.tenant = "blue"});
