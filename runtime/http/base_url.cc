@@ -24,6 +24,14 @@ bool ParsePort(std::string_view text, uint16_t* port) {
 Result<BaseUrl> ParseBaseUrl(const std::string& url) {
   constexpr std::string_view kPlain = "http://";
   constexpr std::string_view kTls = "https://";
+  constexpr std::string_view kUnix = "unix:";
+  if (url.starts_with(kUnix)) {
+    BaseUrl local;
+    local.socket_path = url.substr(kUnix.size());
+    if (!local.socket_path.starts_with('/')) return BadUrl(url, "the path must be absolute");
+    local.host = local.authority = "localhost";
+    return local;
+  }
   const bool tls = EqualNoCase(std::string_view(url).substr(0, kTls.size()), kTls);
   if (!tls && !EqualNoCase(std::string_view(url).substr(0, kPlain.size()), kPlain)) {
     return BadUrl(url, "must start with http:// or https://");

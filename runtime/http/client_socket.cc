@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include <memory>
 #include <string>
 
+#include "runtime/base/unix_address.h"
 namespace atl::http {
 namespace {
 
@@ -103,6 +105,18 @@ Status ClientSocket::Handshake(const BaseUrl& url, const TlsContext& trust) {
 
 Result<ClientSocket> ClientSocket::Connect(const BaseUrl& url, const TlsContext* trust,
                                            int cancel_fd) {
+  if (!url.socket_path.empty()) {
+    ATOLL_ASSIGN(const sockaddr_un address, UnixAddress(url.socket_path));
+    ClientSocket local(UniqueFd(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)),
+                       cancel_fd);
+    if (!local.fd_) return FailSys("socket");
+    if (connect(local.fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) ==
+        0) {
+      return local;
+    }
+    const Error error = SysError(url.socket_path);
+    return Fail(Error(Code::kUnavailable, error.message(), error.error_number()));
+  }
   const std::string where = url.host + " port " + std::to_string(url.port);
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;

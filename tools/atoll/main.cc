@@ -74,6 +74,7 @@ void AddVerbs(Verb& root, const Settings& settings) {
   AddNetVerb(root, settings);
   AddDaemonVerbs(root, settings);
   AddAuditVerbs(root, settings);
+  AddTenantVerbs(root, settings);
   AddHelpVerbs(root, settings);
   root.Says(
       "Examples:\n"

@@ -99,6 +99,8 @@ Status Complete(const Verb& root, const Settings& settings, const Words& words) 
   if (name == "POOL") return OfferNamed(api, "/pools");
   if (name == "TEMPLATE") return OfferNamed(api, "/templates?pageSize=200", "templateId");
   if (name == "VOLUME") return OfferNamed(api, "/volumes");
+  if (name == "TENANT") return OfferNamed(api, "/tenants");
+  if (name == "KEY") return OfferNamed(api, "/keys", "id");
   if (name == "ID") return OfferSandboxes(api, "");
   if (name == "FROM" || name == "TO") return OfferSandboxes(api, ":");
   return {};

@@ -27,6 +27,7 @@ void AddTemplateVerbs(Verb& root, const Settings& settings);
 void AddVolumeVerbs(Verb& root, const Settings& settings);
 void AddDaemonVerbs(Verb& root, const Settings& settings);
 void AddAuditVerbs(Verb& root, const Settings& settings);
-void AddHelpVerbs(Verb& root, const Settings& settings);  // help, completion, complete, man
+void AddTenantVerbs(Verb& root, const Settings& settings);  // whoami, tenant, key
+void AddHelpVerbs(Verb& root, const Settings& settings);    // help, completion, complete, man
 
 }  // namespace atl::cli

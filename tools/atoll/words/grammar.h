@@ -56,7 +56,8 @@ struct Option {
 };
 
 struct Argument {
-  std::string name;  // "IMAGE"; completes IMAGE, ID, POOL, SNAPSHOT, TEMPLATE, VOLUME, VERB
+  std::string
+      name;  // "IMAGE"; completes IMAGE, ID, POOL, SNAPSHOT, TEMPLATE, VOLUME, TENANT, KEY, VERB
   std::string what;
   Target target;
   bool required = true;

@@ -1,0 +1,388 @@
+#!/usr/bin/python3
+"""Two teams on one host: who may do what, over the wire and by the command line."""
+import http.client
+import http.server
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import threading
+import unittest
+
+import atoll
+from until import until
+
+TENANTS = '''
+[[tenants]]
+name = "red"
+max = { sandboxes = 50, memory = "32Gi" }
+self_service = true
+
+[[tenants]]
+name = "blue"
+api_keys = ["blue-key-of-the-file"]
+
+[[tests]]
+tenant = "red"
+accept = ["POST /sandboxes"]
+deny = ["POST /images/prune"]
+'''
+ROLES = ('viewer', 'developer', 'operator', 'auditor', 'admin')
+UNKNOWN = '00000000-0000-4000-8000-000000000000'
+NOBODY = 65534
+
+
+class TenantsDaemon(atoll.Daemon):
+    """A daemon with tenants. Its client is root, who needs no key."""
+
+    def __init__(self, text=TENANTS, provider='file', **settings):
+        super().__init__(**settings)
+        self.tenants = self.top / 'tenants.toml'
+        self.write(text)
+        with self.config.open('a', encoding='utf-8') as config:
+            config.write(f'[tenants]\nprovider = "{provider}"\n'
+                         f'file = "{self.tenants}"\n')
+
+    def write(self, text):
+        self.tenants.write_text(text, encoding='utf-8')
+        self.tenants.chmod(0o644)
+
+    def client_env(self):
+        return {**os.environ, 'ATOLL_RUN_DIR': str(self.run_dir)}
+
+    def cli(self, *words, key=None, code=0):
+        """What a call of the client prints."""
+        env = self.client_env() if key is None else {**os.environ, 'ATOLL_SERVER': self.url,
+                                                     'ATOLL_API_KEY': key}
+        done = subprocess.run([atoll.BUILD / 'atoll', *words], env=env, text=True, timeout=60,
+                              stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        if done.returncode != code:
+            raise AssertionError(f'{words}: {done.returncode} {done.stdout} {done.stderr}')
+        return done.stdout + done.stderr if code else done.stdout
+
+    def new_key(self, role, tenant='red', **options):
+        words = ['key', 'add', '--role', role]
+        if role in ('viewer', 'developer'):
+            words += ['--tenant', tenant]
+        for name, value in options.items():
+            words += [f'--{name}', value]
+        return self.cli(*words).strip()
+
+    def ask(self, key, method, path, body=None):
+        """Status and text of an answer."""
+        response = self.send(method, path, body, {'OPEN-SANDBOX-API-KEY': key} if key else {})
+        return response.status, response.read().decode()
+
+    def reload(self):
+        """Returns when the daemon has answered a SIGHUP, and what it has logged since."""
+        before = self.log.stat().st_size
+        self.process.send_signal(signal.SIGHUP)
+        said = lambda: self.log.read_text(encoding='utf-8')[before:]
+        until(lambda: 'reload' in said() and said().endswith('\n'), 20 * atoll.SLOWNESS, 'an answer to SIGHUP')
+        return said()
+
+
+class Tenants(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.daemon = cls.enterClassContext(TenantsDaemon())
+        with open(atoll.image_archive('busybox'), 'rb') as archive:
+            cls.admin = cls.daemon.new_key('admin')
+            headers = {'OPEN-SANDBOX-API-KEY': cls.admin}
+            assert cls.daemon.send('POST', '/v1/images?name=busybox:latest', archive, headers).status == 201
+        cls.keys = {role: cls.daemon.new_key(role) for role in ROLES}
+        cls.blue = cls.daemon.new_key('developer', 'blue')
+
+    def create(self, key, **fields):
+        body = {'image': {'uri': 'busybox:latest'}, 'entrypoint': ['sleep', '100000'], 'resourceLimits': {},
+                **fields}
+        status, text = self.daemon.ask(key, 'POST', '/v1/sandboxes', body)
+        self.assertEqual(status, 202, text)
+        box = json.loads(text)['id']
+        self.addCleanup(lambda: self.daemon.ask(self.admin, 'DELETE', f'/v1/sandboxes/{box}'))
+        return box
+
+    def test_root_needs_no_key(self):
+        self.assertRegex(self.daemon.cli('whoami'), r'^admin of the host \(root(:\d+)?\)$')
+        log = self.daemon.log.read_text(encoding='utf-8')
+        self.assertRegex(log, r'root entered by admin.sock by=root')
+
+    def test_nobody_else_enters_by_the_socket_of_root(self):
+        path = self.daemon.run_dir / 'admin.sock'
+        self.assertEqual(path.stat().st_mode & 0o777, 0o600)
+        path.chmod(0o666)
+        self.addCleanup(path.chmod, 0o600)
+        attempt = f'''
+import os, socket
+os.setgid({NOBODY}); os.setuid({NOBODY})
+with socket.socket(socket.AF_UNIX) as s:
+    s.connect({str(path)!r})
+    try:
+        s.sendall(b"GET /v1/whoami HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n")
+        print(s.recv(100))
+    except OSError:
+        print(b"")
+'''
+        told = subprocess.run(['python3', '-c', attempt], capture_output=True, text=True, check=True)
+        self.assertEqual(told.stdout.strip(), "b''")
+
+    def test_every_route_by_every_role(self):
+        """The page says what the daemon does."""
+        page = (atoll.TOP / 'docs/roles.md').read_text(encoding='utf-8')
+        rows = re.findall(r'^\| `([A-Z]+) (/[^`]*)` \|(.*)\|$', page.partition('## Port')[0], re.M)
+        self.assertGreater(len(rows), 60)
+        box = self.create(self.keys['developer'])
+        for method, pattern, cells in rows:
+            may = dict(zip(ROLES, (cell.strip() for cell in cells.split('|'))))
+            path = pattern.replace('{sandbox_id}', box).replace('{tenant}', 'red').replace('{port}', '80')
+            path = re.sub(r'\?(\w+)$', r'?\1=oci', re.sub(r'\{[^}]*\}', 'none', path))
+            for prefix in ('', '/v1'):
+                for role in ROLES:
+                    if (method, pattern) == ('POST', '/shutdown') and role == 'admin':
+                        continue
+                    if method == 'DELETE' and pattern == '/sandboxes/{sandbox_id}' and may[role] != '–':
+                        continue
+                    with self.subTest(route=f'{method} {prefix}{path}', role=role):
+                        status, text = self.daemon.ask(self.keys[role], method, prefix + path)
+                        if may[role] == '–':
+                            self.assertEqual(status, 403, text)
+                            self.assertNotEqual(may[json.loads(text)['needs']], '–')
+                        else:
+                            self.assertNotIn(status, (401, 403), text)
+                with self.subTest(route=f'{method} {prefix}{path}', role='nobody'):
+                    status, text = self.daemon.ask('', method, prefix + path)
+                    self.assertEqual(status == 401, may['admin'] != 'open', text)
+
+    def test_the_other_team_sees_nothing(self):
+        box = self.create(self.keys['developer'], metadata={'name': 'secret-project'})
+        for method, path in (('GET', ''), ('GET', '/diagnostics/logs'), ('GET', '/network'), ('POST', '/pause'),
+                             ('DELETE', ''), ('GET', '/endpoints/44772'), ('PATCH', '/metadata')):
+            def told(sandbox, method=method, path=path):
+                status, text = self.daemon.ask(self.blue, method, f'/v1/sandboxes/{sandbox}{path}',
+                                               {} if method == 'PATCH' else None)
+                return status, text.replace(sandbox, 'ID')
+            with self.subTest(method=method, path=path):
+                self.assertEqual(told(box), told(UNKNOWN))
+                self.assertEqual(told(box)[0], 404)
+        _, text = self.daemon.ask(self.blue, 'GET', '/v1/sandboxes')
+        self.assertNotIn(box, text)
+        self.assertNotIn('secret-project', text)
+        _, text = self.daemon.ask(self.keys['viewer'], 'GET', '/v1/sandboxes')
+        self.assertIn(box, text)
+
+    def test_an_auditor_reads_names_and_states_only(self):
+        box = self.create(self.keys['developer'], entrypoint=['sleep', '98765'],
+                          metadata={'name': 'web', 'customer': 'whose-name'})
+        for path in (f'/v1/sandboxes/{box}', '/v1/sandboxes'):
+            _, text = self.daemon.ask(self.keys['auditor'], 'GET', path)
+            self.assertIn(box, text)
+            self.assertIn('"web"', text)
+            self.assertNotIn('whose-name', text)
+            self.assertNotIn('98765', text)
+
+    def test_upstreams_keys_are_taken(self):
+        status, text = self.daemon.ask('blue-key-of-the-file', 'GET', '/v1/whoami')
+        self.assertEqual(status, 200)
+        self.assertEqual(json.loads(text)['tenant'], 'blue')
+        self.assertIn('keys without expiry', self.daemon.log.read_text(encoding='utf-8'))
+        self.assertNotIn('blue-key-of-the-file', self.daemon.log.read_text(encoding='utf-8'))
+
+    def test_keys_by_the_command_line(self):
+        key = self.daemon.new_key('viewer', name='ci', expires='2d', route='GET /sandboxes')
+        self.assertRegex(key, r'^atl_[a-z2-7]{8}_[\w-]{43}$')
+        self.assertEqual(self.daemon.ask(key, 'GET', '/v1/sandboxes')[0], 200)
+        self.assertEqual(self.daemon.ask(key, 'GET', '/v1/volumes')[0], 403)
+        identity = 'k_' + key[4:12]
+        self.assertRegex(self.daemon.cli('key', 'ls', '--tenant', 'red'),
+                         rf'(?m)^{identity} +viewer +active +ci +20\S+Z +20\S+Z$')
+        self.assertIn('only routes', self.daemon.cli('whoami', key=self.keys['developer']) + self.daemon.cli(
+            'key', 'ls', '--tenant', 'red', '--format', 'only routes {{.Id}}'))
+        following = self.daemon.cli('key', 'rotate', '--tenant', 'red', '--grace', '1h', identity).strip()
+        self.assertEqual(self.daemon.ask(key, 'GET', '/v1/sandboxes')[0], 200)
+        self.assertEqual(self.daemon.ask(following, 'GET', '/v1/sandboxes')[0], 200)
+        self.daemon.cli('key', 'rm', '--tenant', 'red', identity)
+        self.assertEqual(self.daemon.ask(key, 'GET', '/v1/sandboxes')[0], 401)
+        self.assertEqual(self.daemon.ask(following, 'GET', '/v1/sandboxes')[0], 200)
+        self.assertIn('revoked', self.daemon.cli('key', 'ls', '--tenant', 'red'))
+        # A developer of a tenant with self_service handles the keys of his own.
+        own = self.daemon.cli('key', 'add', '--role', 'viewer', key=self.keys['developer']).strip()
+        self.assertEqual(self.daemon.ask(own, 'GET', '/v1/sandboxes')[0], 200)
+        self.assertIn('self_service', self.daemon.cli('key', 'add', key=self.blue, code=1))
+        self.assertIn('NAME=VALUE', self.daemon.cli('key', 'add', '--max', 'memory', code=2))
+        self.assertIn('90d', self.daemon.cli('key', 'add', '--expires', 'soon', code=2))
+
+    def test_tenants_by_the_command_line(self):
+        self.assertRegex(self.daemon.cli('tenant', 'ls'), r'(?m)^red +red +1 +memory=32Gi sandboxes=50$')
+        self.assertEqual(self.daemon.cli('tenant', 'ls', '-q', key=self.blue), 'blue\n')
+        self.assertEqual(json.loads(self.daemon.cli('tenant', 'show', 'red'))['max']['memory'], '32Gi')
+        self.assertIn('not found', self.daemon.cli('tenant', 'show', 'red', key=self.blue, code=2))
+        self.assertEqual(self.daemon.cli('tenant', 'check', str(self.daemon.tenants)),
+                         f'{self.daemon.tenants}: 2 tenants, 2 tests passed\n')
+        bad = self.daemon.top / 'bad.toml'
+        bad.write_text(TENANTS.replace('deny', 'accept = ["GET /nope"]\ndeny').replace(
+            'accept = ["POST /sandboxes"]\n', ''), encoding='utf-8')
+        self.assertIn("there is no route 'GET /nope'", self.daemon.cli('tenant', 'check', str(bad), code=2))
+        self.assertEqual(self.daemon.cli('complete', '--', 'tenant', 'show', ''), 'blue\nred\n')
+
+    def test_root_runs_things_without_a_key(self):
+        self.assertEqual(self.daemon.cli('run', '--rm', 'busybox', 'echo', 'hello'), 'hello\n')
+
+    def test_a_backup_has_the_keys(self):
+        status, text = self.daemon.ask(self.admin, 'GET', '/v1/backup')
+        self.assertEqual(status, 200, text[:200])
+        self.assertIn('keys.db', json.loads(text)['files'])
+
+    def test_no_secret_is_written_anywhere(self):
+        key = self.daemon.new_key('developer')
+        self.daemon.ask(key, 'GET', '/v1/sandboxes')
+        self.daemon.ask(key[:-1] + '#', 'GET', '/v1/sandboxes')
+        secret = key[13:-1].encode()
+        for path in [self.daemon.log, *self.daemon.data_dir.glob('state/*.db*')]:
+            self.assertNotIn(secret, path.read_bytes(), path)
+
+
+class Page(unittest.TestCase):
+    def test_every_line_of_the_page(self):
+        """docs/teams.md, as somebody types it."""
+        page = (atoll.TOP / 'docs/teams.md').read_text(encoding='utf-8')
+        files = re.findall(r'^```toml\n(.*?)^```', page, re.M | re.S)
+        lines = ''.join(re.findall(r'^```sh\n(.*?)^```', page, re.M | re.S))
+        self.assertEqual(files[0], '[tenants]\nprovider = "file"\n')
+        with TenantsDaemon(files[1]) as daemon:
+            with open(atoll.image_archive('busybox'), 'rb') as archive:
+                headers = {'OPEN-SANDBOX-API-KEY': daemon.new_key('admin')}
+                self.assertEqual(daemon.send('POST', '/v1/images?name=busybox:latest', archive, headers).status, 201)
+            lines = (lines.replace('/etc/atoll/tenants.toml', str(daemon.tenants))
+                     .replace('systemctl restart atolld', 'true')
+                     .replace('systemctl reload atolld', f'kill -HUP {daemon.process.pid}'))
+            script = ''.join(f"echo '$' {json.dumps(line).replace('$', chr(92) + '$')}\n{line}\n"
+                             for line in lines.splitlines())
+            done = subprocess.run(['bash', '-eu', '-o', 'pipefail'], input=script, text=True, timeout=120, check=False,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                  env={**daemon.client_env(), 'PATH': f'{atoll.BUILD}:/usr/bin:/bin'})
+            self.assertEqual(done.returncode, 0, done.stdout)
+            said = re.split(r'^\$ ', done.stdout, flags=re.M)
+            told = {line.split('\n', 1)[0].strip(): line.split('\n', 1)[1] for line in said if '\n' in line}
+            self.assertRegex(told['ATOLL_API_KEY=$red atoll whoami'], '^developer of red ')
+            self.assertIn('web', told['ATOLL_API_KEY=$red atoll ps'])
+            self.assertNotIn('web', told['ATOLL_API_KEY=$blue atoll ps'])
+            self.assertIn('web', told['atoll ps'])
+
+
+class Reload(unittest.TestCase):
+    def test_a_file_is_taken_whole_or_not_at_all(self):
+        with TenantsDaemon() as daemon:
+            blue, red = daemon.new_key('developer', 'blue'), daemon.new_key('developer')
+            status = lambda key: daemon.ask(key, 'GET', '/v1/sandboxes')[0]
+            daemon.write(TENANTS.replace('name = "blue"', 'name = "blue"\nweigth = 3'))
+            self.assertIn('tenants.weigth is not known here', daemon.reload())
+            daemon.write(TENANTS.replace('deny', 'deny = ["GET /health"]\n#'))
+            self.assertIn('the test of deny', daemon.reload())
+            self.assertEqual((status(red), status(blue), status('blue-key-of-the-file')), (200, 200, 200))
+            daemon.write('[[tenants]]\nname = "red"\n[[tenants]]\nname = "green"\n')
+            self.assertIn('reloaded', daemon.reload())
+            self.assertEqual((status(red), status(blue), status('blue-key-of-the-file')), (200, 401, 401))
+            self.assertEqual(status(daemon.new_key('viewer', 'green')), 200)
+            # What the store holds survives the daemon, and so does the refusal.
+            daemon.kill()
+            daemon.start()
+            self.assertEqual((status(red), status(blue)), (200, 401))
+            daemon.tenants.unlink()
+            self.assertIn('does not exist', daemon.reload())
+            self.assertEqual(status(red), 200)
+
+    def test_a_tenant_adopts_what_was_there(self):
+        daemon = TenantsDaemon()
+        tenants = daemon.config.read_text(encoding='utf-8')
+        daemon.config.write_text(tenants.partition('[tenants]')[0], encoding='utf-8')
+        with daemon:
+            image = daemon.import_busybox()
+            old = daemon.create(image)
+            daemon.stop()
+            daemon.config.write_text(tenants + 'adopt = "red"\n', encoding='utf-8')
+            daemon.start()
+            admin, red, blue = (daemon.new_key('admin'), daemon.new_key('developer'),
+                                daemon.new_key('developer', 'blue'))
+            sees = lambda key, box: daemon.ask(key, 'GET', f'/v1/sandboxes/{box}')[0]
+            self.assertEqual((sees(admin, old), sees(red, old), sees(blue, old)), (200, 200, 404))
+            body = {'image': {'uri': image}, 'entrypoint': ['sleep', '100000'], 'resourceLimits': {}}
+            of_host = json.loads(daemon.ask(admin, 'POST', '/v1/sandboxes', body)[1])['id']
+            daemon.stop()
+            daemon.start()
+            self.assertEqual((sees(admin, of_host), sees(red, of_host), sees(red, old)), (200, 404, 200))
+
+    def test_a_start_that_would_be_ambiguous_is_refused(self):
+        for settings, text, words in (
+                ({'server_api_key': '0123456789'}, TENANTS, 'both set'),
+                ({}, '[[tenant]]\n', 'tenant is not known here'),
+                ({}, TENANTS.replace('deny', 'accept'), 'line')):
+            daemon = TenantsDaemon(text, **settings)
+            try:
+                with self.assertRaisesRegex(AssertionError, words):
+                    daemon.start()
+            finally:
+                daemon.process.wait()
+                subprocess.run(['rm', '-rf', daemon.top], check=True)
+
+
+class Provider(http.server.ThreadingHTTPServer):
+    """Says whose a key is, as OpenSandbox's tenant service does."""
+
+    def __init__(self):
+        super().__init__(('127.0.0.1', 0), Answer)
+        self.keys, self.asked = {'key-of-red': 'red'}, []
+        self.thread = threading.Thread(target=self.serve_forever)
+        self.thread.start()
+
+    def stop(self):
+        self.shutdown()
+        self.server_close()
+        self.thread.join()
+
+
+class Answer(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):  # pylint: disable=invalid-name
+        key = self.headers['OPEN-SANDBOX-API-KEY']
+        self.server.asked.append((key, self.headers['X-Daemon']))
+        known = self.server.keys.get(key)
+        body = json.dumps({'namespace': known, 'ttl': 1}).encode()
+        self.send_response(200 if known else 401)
+        self.send_header('Content-Length', str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):  # pylint: disable=arguments-differ
+        pass
+
+
+class HttpProvider(unittest.TestCase):
+    def test_a_service_says_whose_a_key_is(self):
+        provider = Provider()
+        daemon = TenantsDaemon(provider='http')
+        with daemon.config.open('a', encoding='utf-8') as config:
+            config.write(f'endpoint = "http://127.0.0.1:{provider.server_port}/who"\nauth_header = "X-Daemon"\n'
+                         'auth_token = "of-the-daemon"\nmax_stale_seconds = 0\n')
+        daemon.tenants.unlink()
+        with daemon:
+            status, text = daemon.ask('key-of-red', 'GET', '/v1/whoami')
+            self.assertEqual((status, json.loads(text)['tenant']), (200, 'red'))
+            self.assertIn(('key-of-red', 'of-the-daemon'), provider.asked)
+            self.assertEqual(daemon.ask('unknown', 'GET', '/v1/whoami')[0], 401)
+            # A key of the daemon's own store never leaves the host.
+            own = daemon.new_key('admin')
+            self.assertEqual(daemon.ask(own, 'GET', '/v1/whoami')[0], 200)
+            self.assertEqual(daemon.ask(own[:-1] + '!', 'GET', '/v1/whoami')[0], 401)
+            self.assertNotIn(own[:-1], ''.join(key for key, _ in provider.asked))
+            provider.keys.clear()
+            until(lambda: daemon.ask('key-of-red', 'GET', '/v1/whoami')[0] == 401, 30, 'the key has ended')
+            provider.stop()
+            status, text = daemon.ask('another', 'GET', '/v1/whoami')
+            self.assertEqual((status, json.loads(text)['code']), (503, 'TENANT_PROVIDER_UNAVAILABLE'))
+            self.assertRegex(daemon.cli('whoami'), '^admin of the host')
+
+
+if __name__ == '__main__':
+    unittest.main()
