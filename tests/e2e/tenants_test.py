@@ -1,13 +1,10 @@
 #!/usr/bin/python3
 """Two teams on one host: who may do what, over the wire and by the command line."""
-import http.client
 import http.server
 import json
 import os
-import pathlib
 import re
 import signal
-import socket
 import subprocess
 import threading
 import unittest
@@ -338,9 +335,10 @@ class Provider(http.server.ThreadingHTTPServer):
         self.thread.start()
 
     def stop(self):
-        self.shutdown()
-        self.server_close()
-        self.thread.join()
+        if self.thread.is_alive():
+            self.shutdown()
+            self.server_close()
+            self.thread.join()
 
 
 class Answer(http.server.BaseHTTPRequestHandler):
@@ -361,6 +359,7 @@ class Answer(http.server.BaseHTTPRequestHandler):
 class HttpProvider(unittest.TestCase):
     def test_a_service_says_whose_a_key_is(self):
         provider = Provider()
+        self.addCleanup(provider.stop)
         daemon = TenantsDaemon(provider='http')
         with daemon.config.open('a', encoding='utf-8') as config:
             config.write(f'endpoint = "http://127.0.0.1:{provider.server_port}/who"\nauth_header = "X-Daemon"\n'
