@@ -58,16 +58,21 @@ TEST(Store, UpdatesWhatMoves) {
 TEST(Store, ATenantAdoptsWhatHasNoOwner) {
   auto store = Store::Open(":memory:");
   ASSERT_TRUE(store);
-  Sandbox blue = Sample(), orphan = Sample();
+  Sandbox blue = Sample(), orphan = Sample(), member = Sample();
   blue.tenant = "blue";
   orphan.id = "00000000-0000-4000-8000-000000000000";
-  orphan.tenant = "";
-  ASSERT_TRUE((*store)->Insert(blue));
-  ASSERT_TRUE((*store)->Insert(orphan));
+  orphan.tenant = member.tenant = "";
+  orphan.stocked = false;
+  // A template's stock stays the host's.
+  member.id = "00000000-0000-4000-8000-000000000001";
+  member.stocked = true;
+  for (const Sandbox& s : {blue, orphan, member}) ASSERT_TRUE((*store)->Insert(s));
   EXPECT_EQ(*(*store)->Adopt("red"), 1U);
   const auto loaded = (*store)->Load();
-  ASSERT_EQ(loaded->size(), 2U);
-  for (const Sandbox& s : *loaded) EXPECT_EQ(s.tenant, s.id == orphan.id ? "red" : "blue");
+  ASSERT_EQ(loaded->size(), 3U);
+  for (const Sandbox& s : *loaded) {
+    EXPECT_EQ(s.tenant, s.id == orphan.id ? "red" : s.id == member.id ? "" : "blue");
+  }
 }
 
 TEST(Store, RefusesTwiceAndUnknown) {
