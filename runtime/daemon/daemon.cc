@@ -259,6 +259,7 @@ Status Daemon::Open() {
                                              [this](std::shared_ptr<http::Exchange> exchange) {
                                                Handle(std::move(exchange));
                                              }));
+  if (directory_) directory_->OnEnd([this](const std::string&) { EndStale(); });
   ATOLL_TRY(ServeMetrics());
   ATOLL_TRY(ServeAdmin());
   return WatchSignals();
@@ -407,6 +408,7 @@ api::ApiConfig Daemon::MakeApiConfig() const {
   api.private_directories = PrivateDirectories();
   api.api_key = opened_.api_key;
   api.ingress.egress_secret = opened_.route_secret;
+  api.ingress.former_api_key = opened_.former_api_key;
   api.ingress.short_signatures = config_.short_signatures;
   if (config_.signing_keys.empty()) {
     api.ingress.keys = {{api.ingress.active_key, opened_.route_secret}};
@@ -509,6 +511,7 @@ void Daemon::ReloadConfig() {
   if (directory_) {
     WarnOfTenants(file);
     directory_->Replace(std::move(file));
+    EndStale();
   }
   if (rotates) RotateKey();
   last_reload_worked_ = true;
@@ -536,6 +539,17 @@ void Daemon::RotateKey() {
   LogLine(
       LogLevel::kInfo,
       "the API key was replaced: streams were cut, and clients must fetch sandboxes' tokens again");
+}
+
+// Ends what dead keys have opened. Many keys may end at once: one look at all connections is
+// enough.
+void Daemon::EndStale() {
+  if (std::exchange(ends_stale_, true)) return;
+  loop_->Post([this] {
+    ends_stale_ = false;
+    server_->EndExchanges(
+        [this](const std::string& authority) { return !api_->Stands(authority); });
+  });
 }
 
 // Runs on the loop: if the loop hangs, systemd must restart the daemon.

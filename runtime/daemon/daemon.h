@@ -49,6 +49,7 @@ class Daemon {
     UniqueFd metrics_listener;  // invalid: metrics are served only by the API
     UniqueFd admin_listener;    // invalid: no tenants
     std::string api_key;
+    std::string former_api_key;                   // see FindFormerApiKey
     std::string route_secret;                     // signs routes
     std::shared_ptr<const http::TlsContext> tls;  // null: no TLS
     std::unique_ptr<launch::SpawnerClient> spawner;
@@ -93,6 +94,7 @@ class Daemon {
   void ReloadConfig();
   void Apply(const Config& config);
   void RotateKey();
+  void EndStale();
   void PingWatchdog();
   void WarnAboutLimits() const;
   void Quit();
@@ -127,6 +129,7 @@ class Daemon {
   std::unique_ptr<sandbox::Sandboxes> sandboxes_;
   std::unique_ptr<sandbox::HostWatch> host_watch_;
   std::unique_ptr<tenants::Directory> directory_;  // null: no tenants
+  bool ends_stale_ = false;                        // EndStale waits for its turn
   std::shared_ptr<api::Measurements> measurements_;
   std::unique_ptr<MetricsExport> metrics_;  // null: no export
   std::unique_ptr<api::Api> api_;

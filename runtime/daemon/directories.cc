@@ -149,20 +149,24 @@ Result<Locks> LockDirectories(const Config& config) {
 
 namespace {
 
+// Returns the secret in `name` of the state directory; empty if there is none.
+Result<std::string> ReadSecret(int state, const User& user, const char* name) {
+  // The directory belongs to the user, so whoever has compromised the daemon may have put anything
+  // there.
+  const uid_t owners[] = {0, user.uid};
+  auto key = ReadPlainFileAt(state, name, 4096, owners);
+  if (!key && key.error().code() == Code::kNotFound) return std::string();
+  if (!key) return key;
+  while (!key->empty() && (key->back() == '\n' || key->back() == ' ')) key->pop_back();
+  return key;
+}
+
 // Returns the secret in `name` of the state directory. The first start creates it.
 Result<std::string> FindSecret(const Config& config, const User& user, const char* name) {
   ATOLL_ASSIGN(const UniqueFd state,
                sys::Open(StateDir(config), O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
-  // The directory belongs to the user, so whoever has compromised the daemon may have put anything
-  // there.
-  const uid_t owners[] = {0, user.uid};
-  auto key = ReadPlainFileAt(state.get(), name, 4096, owners);
-  if (key) {
-    while (!key->empty() && (key->back() == '\n' || key->back() == ' ')) key->pop_back();
-    if (!key->empty()) return key;
-  } else if (key.error().code() != Code::kNotFound) {
-    return key;
-  }
+  ATOLL_ASSIGN(const std::string found, ReadSecret(state.get(), user, name));
+  if (!found.empty()) return found;
   std::string made = sandbox::NewAccessToken();
   // Created as the user: a later chown by name could be redirected to another file.
   ATOLL_TRY(AsUser(user, [&] { return sys::ReplaceFileAt(state.get(), name, made + "\n", 0600); }));
@@ -186,6 +190,13 @@ Result<std::string> FindApiKey(const Config& config, const User& user) {
   if (config.insecure_no_api_key || !config.tenants_provider.empty()) return std::string();
   if (!config.api_key.empty()) return config.api_key;
   return FindSecret(config, user, kKeyFile);
+}
+
+Result<std::string> FindFormerApiKey(const Config& config, const User& user) {
+  if (config.tenants_provider.empty()) return std::string();
+  ATOLL_ASSIGN(const UniqueFd state,
+               sys::Open(StateDir(config), O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+  return ReadSecret(state.get(), user, kKeyFile);
 }
 
 Status ReplaceApiKey(const Config& config, const std::string& api_key) {

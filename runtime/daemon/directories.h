@@ -42,6 +42,10 @@ Result<UniqueFd> LockStore(const Config& config);
 // Returns the configured key, or that of <state>/api_key, which is created if absent (owned by
 // `user`, 0600). Empty: no key is required, or the daemon has tenants.
 Result<std::string> FindApiKey(const Config& config, const User& user);
+// Returns the key of <state>/api_key on a daemon with tenants: the key that it had before. Tokens
+// of sandboxes that were told by then still follow from it. It opens nothing else. Empty: none is
+// known, or the daemon has no tenants.
+Result<std::string> FindFormerApiKey(const Config& config, const User& user);
 // Replaces the generated key by a configured one, so that the old key does not come back when the
 // configuration has none again. Until the next start, root's command line tool reads the key from
 // this file. Call as the daemon's user.

@@ -99,6 +99,7 @@ Status Serve(const Config& config, Sources sources) {
     ATOLL_ASSIGN(opened.admin_listener, BindAdminSocket(config));
   }
   ATOLL_ASSIGN(opened.api_key, FindApiKey(config, user));
+  ATOLL_ASSIGN(opened.former_api_key, FindFormerApiKey(config, user));
   ATOLL_ASSIGN(opened.route_secret, FindRouteSecret(config, user));
   ATOLL_ASSIGN(FoundSpawner spawner, ConnectOrStartSpawner(config));
   // A spawner that was there before, or has sandboxes, is not stopped.

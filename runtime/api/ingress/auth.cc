@@ -29,7 +29,8 @@ bool IsLoopbackAuthority(std::string_view authority) {
          ntohl(address.s_addr) >> IN_CLASSA_NSHIFT == IN_LOOPBACKNET;
 }
 
-// Returns the token of "Authorization: Bearer TOKEN" (RFC 6750); empty if there is none.
+}  // namespace
+
 std::string_view BearerOf(const http::Headers& headers) {
   constexpr std::string_view kScheme = "Bearer ";
   std::string_view value = headers.Get("Authorization");
@@ -39,8 +40,6 @@ std::string_view BearerOf(const http::Headers& headers) {
   }
   return http::TrimBlanks(value.substr(kScheme.size()));
 }
-
-}  // namespace
 
 bool IsOfAPage(const http::Headers& headers) {
   if (headers.Has("Origin")) return true;

@@ -21,6 +21,8 @@ bool HoldsKey(const http::Request& request, const std::string& api_key);
 // Returns the token that clients get in place of a sandbox's `secret`. It is derived from the API
 // key as well, so it ends with the key. Without a key it is the secret.
 std::string TokenFor(const std::string& api_key, const std::string& secret);
+// Returns the token of "Authorization: Bearer TOKEN" (RFC 6750); empty if there is none.
+std::string_view BearerOf(const http::Headers& headers);
 // Returns the key of the request, right or wrong, from either header; empty if it has none.
 std::string_view KeyOf(const http::Request& request);
 // Returns true if both headers have a key, and the keys differ.

@@ -83,10 +83,11 @@ void ChangePolicy(const Call& call, sandbox::Sandboxes& sandboxes, netpolicy::Ne
 
 }  // namespace
 
-std::string EgressToken(const IngressConfig& config, const std::string& sandbox_id) {
+std::string EgressToken(const std::string& secret, const std::string& api_key,
+                        const std::string& sandbox_id) {
   // The first parts have a fixed size. The truncated digest prevents length extension.
-  const std::string digest = Sha256("atoll egress token\n" + config.egress_secret + "\n" +
-                                    sandbox_id + "\n" + config.api_key);
+  const std::string digest =
+      Sha256("atoll egress token\n" + secret + "\n" + sandbox_id + "\n" + api_key);
   std::string token = EncodeBase64(std::string_view(digest).substr(0, kTokenBytes));
   std::replace(token.begin(), token.end(), '+', '-');
   std::replace(token.begin(), token.end(), '/', '_');
@@ -106,7 +107,7 @@ void ServePolicy(const Call& call, sandbox::Sandboxes& sandboxes, netpolicy::Net
 }
 
 void ServeEgress(const Call& call, sandbox::Sandboxes& sandboxes, netpolicy::Network& network,
-                 const IngressConfig& config, const std::string& id, std::string_view rest) {
+                 const std::string* token, const std::string& id, std::string_view rest) {
   const http::Request& request = call.request();
   const std::string_view path = rest.substr(0, rest.find('?'));
   if (path == "/healthz") {
@@ -117,7 +118,7 @@ void ServeEgress(const Call& call, sandbox::Sandboxes& sandboxes, netpolicy::Net
   if (path != "/policy" && !vault) {
     return RespondText(call, 404, "use /policy, /credential-vault or /healthz");
   }
-  if (!SameSecret(request.headers.Get(kEgressTokenHeader), EgressToken(config, id))) {
+  if (token != nullptr && !SameSecret(request.headers.Get(kEgressTokenHeader), *token)) {
     return RespondText(call, 401, "unauthorized");
   }
   if (vault) return ServeVault(call, sandboxes.changes, id, path.substr(sizeof kVaultPath - 1));

@@ -28,16 +28,18 @@ inline constexpr char kEgressTokenHeader[] = "OPENSANDBOX-EGRESS-AUTH";
 
 // Derives the token from the sandbox's id, a secret of the daemon and the API key. The token of one
 // sandbox reveals no other.
-std::string EgressToken(const IngressConfig& config, const std::string& sandbox_id);
+std::string EgressToken(const std::string& secret, const std::string& api_key,
+                        const std::string& sandbox_id);
 
 // Answers a request about the policy of the running sandbox `id`. The caller has authorised it. The
 // sandbox may end while the body is read.
 void ServePolicy(const Call& call, sandbox::Sandboxes& sandboxes, netpolicy::Network& network,
                  const std::string& id);
 
-// Checks the token and answers any request of this API for the running sandbox `id`. `rest` is the
-// rest of the target, "/policy?…". The sandbox may end while the body is read.
+// Answers any request of this API for the running sandbox `id`. `rest` is the rest of the target,
+// "/policy?…". `token`: what the request must have in kEgressTokenHeader; null: it has been judged
+// already. The sandbox may end while the body is read.
 void ServeEgress(const Call& call, sandbox::Sandboxes& sandboxes, netpolicy::Network& network,
-                 const IngressConfig& config, const std::string& id, std::string_view rest);
+                 const std::string* token, const std::string& id, std::string_view rest);
 
 }  // namespace atl::api

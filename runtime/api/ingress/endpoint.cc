@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "runtime/api/gate/json.h"
 #include "runtime/api/gate/validation.h"
@@ -51,6 +52,36 @@ Parsed<std::string> SignatureOf(const std::string& id, const EndpointRequest& wa
   return expires36 + mark + SignRoute(*key, form, id, wanted.port, expires36);
 }
 
+// Returns the headers that admit a request to the port.
+std::vector<http::Header> TokensOf(const sandbox::Sandbox& sandbox, const EndpointRequest& wanted,
+                                   const IngressConfig& ingress,
+                                   const std::optional<std::string>& token) {
+  std::vector<http::Header> headers;
+  const bool is_execd = wanted.port == kExecdPort;
+  const bool is_egress = wanted.port == kEgressPort;
+  if (token) {
+    if (token->empty()) return headers;
+    if (is_execd || is_egress) headers.push_back({kExecdTokenHeader, *token});
+    if (is_egress) headers.push_back({kEgressTokenHeader, *token});
+    if (!is_execd && !is_egress && !wanted.expires) {
+      headers.push_back({kSecureAccessHeader, *token});
+    }
+    return headers;
+  }
+  if (!wanted.expires && !sandbox.secure_token.empty()) {
+    headers.push_back({kSecureAccessHeader, TokenFor(ingress.api_key, sandbox.secure_token)});
+  }
+  // Servers on other ports need no header: the proxy adds execd's token.
+  if (is_execd && !sandbox.access_token.empty()) {
+    headers.push_back({kExecdTokenHeader, TokenFor(ingress.api_key, sandbox.access_token)});
+  }
+  if (is_egress) {
+    headers.push_back(
+        {kEgressTokenHeader, EgressToken(ingress.egress_secret, ingress.api_key, sandbox.id)});
+  }
+  return headers;
+}
+
 }  // namespace
 
 Parsed<EndpointRequest> ParseEndpointRequest(const std::string& port, std::string_view query,
@@ -89,7 +120,8 @@ Parsed<EndpointRequest> ParseEndpointRequest(const std::string& port, std::strin
 Parsed<http::Response> EndpointResponse(const http::Request& request,
                                         const sandbox::Sandbox& sandbox,
                                         const EndpointRequest& wanted, const EndpointConfig& config,
-                                        const IngressConfig& ingress) {
+                                        const IngressConfig& ingress,
+                                        const std::optional<std::string>& token) {
   std::string base = config.public_host;
   if (base.empty()) base = std::string(request.headers.Get("Host"));
   if (!IsAuthority(base)) base = config.address;
@@ -126,15 +158,8 @@ Parsed<http::Response> EndpointResponse(const http::Request& request,
       body["endpoint"] = name + "." + base;
       break;
   }
-  if (!wanted.expires && !sandbox.secure_token.empty()) {
-    headers[kSecureAccessHeader] = TokenFor(ingress.api_key, sandbox.secure_token);
-  }
-  // Servers on other ports need no header: the proxy adds execd's token.
-  if (wanted.port == kExecdPort && !sandbox.access_token.empty()) {
-    headers[kExecdTokenHeader] = TokenFor(ingress.api_key, sandbox.access_token);
-  }
-  if (wanted.port == kEgressPort) {
-    headers[kEgressTokenHeader] = EgressToken(ingress, sandbox.id);
+  for (const http::Header& header : TokensOf(sandbox, wanted, ingress, token)) {
+    headers[header.name] = header.value;
   }
   if (!headers.empty()) body["headers"] = std::move(headers);
   http::Response response = JsonResponse(200, body);

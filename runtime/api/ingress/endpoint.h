@@ -32,10 +32,13 @@ struct EndpointConfig {
 // Builds {"endpoint": "host:port/sandboxes/{id}/proxy/{port}", "headers"?: {…}}, without a scheme,
 // and below /v1 if the request is. `ingress.told` chooses the form. With `expires` the route is
 // signed, and the proxy form becomes the uri form. An unsigned route into a sandbox with secure
-// access gets its token in `headers` (kSecureAccess).
+// access gets its token in `headers` (kSecureAccess). `token` is set on a
+// daemon with tenants: every unsigned route gets it (endpoint_token.h) in place of the sandbox's
+// tokens. Empty: the caller has no key that a token could name, and gets none.
 Parsed<http::Response> EndpointResponse(const http::Request& request,
                                         const sandbox::Sandbox& sandbox,
                                         const EndpointRequest& wanted, const EndpointConfig& config,
-                                        const IngressConfig& ingress);
+                                        const IngressConfig& ingress,
+                                        const std::optional<std::string>& token);
 
 }  // namespace atl::api

@@ -106,10 +106,6 @@ std::optional<Route> HostForm(const http::Request& request, std::string_view dom
 
 constexpr char kExpired[] = "the signed route has expired";
 
-bool HasExpired(uint64_t expires, int64_t unix_ms) {
-  return expires <= static_cast<uint64_t>(unix_ms) / 1000;
-}
-
 tl::unexpected<http::Response> Unauthorised(const std::string& why) {
   return Refuse(401, "MISSING_OR_INVALID_SECURE_ACCESS",
                 why +
@@ -155,18 +151,33 @@ bool IsTokenRoute(const Route& route) {
   return true;
 }
 
+bool IsSigned(const Route& route, int port, const IngressConfig& config) {
+  const bool is_short = route.signature.size() == kShortSignature;
+  return !route.signature.empty() && (!is_short || config.short_signatures) &&
+         VerifyRoute(config.keys, route.id, port, route.expires36, route.signature);
+}
+
+bool HasExpired(const Route& route, int64_t unix_ms) {
+  const auto expires = FromBase36(route.expires36);
+  return expires && *expires <= static_cast<uint64_t>(unix_ms) / 1000;
+}
+
+http::Response TooManyGuesses() {
+  return ErrorResponse({429, "SANDBOX::TOO_MANY",
+                        "too many wrong signatures for this sandbox from this address",
+                        static_cast<int>(GuessLimit::kMillisEach / 1000)});
+}
+
 Parsed<std::string_view> Admit(const http::Request& request, const Route& route, int port,
                                const sandbox::Sandbox& sandbox, const IngressConfig& config,
                                int64_t unix_ms, GuessLimit* guesses) {
   const bool is_short = route.signature.size() == kShortSignature;
-  const bool verified = !route.signature.empty() && (!is_short || config.short_signatures) &&
-                        VerifyRoute(config.keys, route.id, port, route.expires36, route.signature);
+  const bool verified = IsSigned(route, port, config);
   const std::string_view rest = verified ? route.rest_if_signed : route.rest;
   if (sandbox.secure_token.empty()) {
     // Without secure access a signature is not required, so a client could leave it out. A given
     // link still ends at its expiry.
-    const auto ends = verified ? FromBase36(route.expires36) : std::nullopt;
-    if (ends && HasExpired(*ends, unix_ms)) return Unauthorised(kExpired);
+    if (verified && HasExpired(route, unix_ms)) return Unauthorised(kExpired);
     return rest;
   }
   if (const std::string_view given = request.headers.Get(kSecureAccessHeader); !given.empty()) {
@@ -178,23 +189,20 @@ Parsed<std::string_view> Admit(const http::Request& request, const Route& route,
     return Unauthorised("sandbox " + sandbox.id + " has secure access, and the request neither a " +
                         kSecureAccessHeader + " header nor a signature");
   }
-  const auto expires = FromBase36(route.expires36);
-  if (!expires) {
+  if (!FromBase36(route.expires36)) {
     return Refuse(400, "SANDBOX::INVALID_PARAMETER",
                   "the expiry of the signed route is not a number in base 36");
   }
   if ((is_short || !verified) &&
       !guesses->Try(route.id, request.peer, route.signature, verified, unix_ms)) {
-    return Refuse(ErrorResponse({429, "SANDBOX::TOO_MANY",
-                                 "too many wrong signatures for this sandbox from this address",
-                                 static_cast<int>(GuessLimit::kMillisEach / 1000)}));
+    return Refuse(TooManyGuesses());
   }
   if (!verified) {
     return Unauthorised(is_short && !config.short_signatures
                             ? "this server signs routes with more than 32 bits"
                             : "the signature of the route is wrong");
   }
-  if (HasExpired(*expires, unix_ms)) return Unauthorised(kExpired);
+  if (HasExpired(route, unix_ms)) return Unauthorised(kExpired);
   return rest;
 }
 

@@ -44,6 +44,9 @@ struct IngressConfig {
   bool short_signatures = false;
   std::string egress_secret;  // derives all egress tokens
   std::string api_key;        // revokes all tokens when it changes (TokenFor); set by Api
+  // The key that the daemon had before it had tenants. Tokens that were derived from it still open
+  // their sandboxes. Empty: none.
+  std::string former_api_key;
 };
 
 // The parts of a request as received. Nothing is decoded. Only the form has been determined.
@@ -66,6 +69,13 @@ std::optional<int> ParsePort(std::string_view text);
 // Returns true if the route ends at a service of Atoll that requires a token: execd's API or the
 // egress policy. Everything else is a server in the sandbox.
 bool IsTokenRoute(const Route& route);
+
+// Returns true if the route has a right signature for the port, whether or not it has expired.
+bool IsSigned(const Route& route, int port, const IngressConfig& config);
+// Returns true if the expiry of a signed route is over.
+bool HasExpired(const Route& route, int64_t unix_ms);
+// Returns 429: too many wrong signatures.
+http::Response TooManyGuesses();
 
 // Returns the rest of the target if the request may pass, else the refusal. A given token must be
 // right, whatever the signature is. `guesses` limits wrong signatures (429). A right long signature

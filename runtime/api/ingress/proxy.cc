@@ -69,7 +69,7 @@ constexpr size_t kMinKeyToSearchFor = 16;
 
 // Returns true if the URL contains the API key, plain or escaped. Its sender meant the daemon, but
 // the server in the sandbox would read it.
-bool TellsKey(std::string_view rest, const std::string& api_key) {
+bool TellsKey(std::string_view rest, std::string_view api_key) {
   if (api_key.size() < kMinKeyToSearchFor) return false;
   if (rest.find(api_key) != std::string_view::npos) return true;
   std::string decoded;
@@ -114,6 +114,11 @@ http::Response WrongToken() {
 // keep a sandbox alive or awake with them.
 bool IsGood(int status) {
   return status == 101 || (status >= 200 && status < 400);
+}
+
+ApiError InvalidPort(const Route& route) {
+  return {400, "DOCKER::INVALID_PORT",
+          "port '" + std::string(route.port.substr(0, 16)) + "': use 1 to 65535"};
 }
 
 ApiError Gone(const std::string& id) {
@@ -203,10 +208,7 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& ro
                                    const sandbox::Sandbox* sandbox, const std::string& socket_path,
                                    const ProxyRules& rules) {
   const auto port = ParsePort(route.port);
-  if (!port) {
-    return Refuse(400, "DOCKER::INVALID_PORT",
-                  "port '" + std::string(route.port.substr(0, 16)) + "': use 1 to 65535");
-  }
+  if (!port) return Refuse(ErrorResponse(InvalidPort(route)));
   if (sandbox == nullptr && rules.gone) {
     return Refuse(ErrorResponse(Gone(std::string(route.id))));
   }
@@ -214,8 +216,12 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& ro
     return Refuse(404, "DOCKER::SANDBOX_NOT_FOUND",
                   "sandbox '" + std::string(route.id.substr(0, 64)) + "' not found");
   }
-  auto admitted =
-      Admit(request, route, *port, *sandbox, rules.ingress, rules.unix_ms, rules.guesses);
+  Parsed<std::string_view> admitted;
+  if (rules.entry != nullptr) {
+    admitted = rules.entry->rest;
+  } else {
+    admitted = Admit(request, route, *port, *sandbox, rules.ingress, rules.unix_ms, rules.guesses);
+  }
   if (!admitted) return Refuse(std::move(admitted).error());
   const std::string_view rest = *admitted;
   if (sandbox->state != sandbox::State::kRunning && !sandbox::Wakes(*sandbox)) {
@@ -241,8 +247,9 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& ro
     // place. Clients older than the endpoint's headers cannot pass the token on, but can send the
     // key.
     const bool right =
-        *port != kExecdPort || SameSecret(given, TokenFor(rules.api_key, sandbox->access_token)) ||
-        (!request.headers.Has(kExecdTokenHeader) && HoldsKey(request, rules.api_key));
+        *port != kExecdPort || rules.entry != nullptr ||
+        SameSecret(given, TokenFor(rules.ingress.api_key, sandbox->access_token)) ||
+        (!request.headers.Has(kExecdTokenHeader) && HoldsKey(request, rules.ingress.api_key));
     // execd would refuse too, but only after the sandbox had been resumed for the request.
     if (!right) return Refuse(WrongToken());
     // execd keeps one token for its life. The client's token changes with the API key.
@@ -253,7 +260,12 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& ro
   }
   if (!rest.starts_with('/')) upstream.target.push_back('/');
   upstream.target.append(rest);
-  upstream.drop_headers.assign(std::begin(kNeverPassed), std::end(kNeverPassed));
+  if (rules.entry != nullptr) {
+    if (!rules.entry->reason.empty()) upstream.target = WithoutReason(upstream.target);
+    if (sandbox->access_token.empty()) upstream.drop_headers.push_back(kExecdTokenHeader);
+  }
+  upstream.drop_headers.insert(upstream.drop_headers.end(), std::begin(kNeverPassed),
+                               std::end(kNeverPassed));
   if (route.form != RouteForm::kHost) {
     upstream.drop_headers.insert(upstream.drop_headers.end(), std::begin(kOfSharedOrigin),
                                  std::end(kOfSharedOrigin));
@@ -309,30 +321,32 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& ro
   return upstream;
 }
 
-void Proxy(const Call& call, const Route& route, sandbox::Sandboxes& sandboxes,
-           netpolicy::Network& network, ProxyRules rules) {
+namespace {
+
+// Answers a request that nothing but the sandbox and the form of the request can refuse any more.
+// `entry.sandbox` null: the caller knows no such sandbox.
+void Enter(const Call& call, const Route& route, int port, const Entry& entry,
+           sandbox::Sandboxes& sandboxes, netpolicy::Network& network, const ProxyRules& rules) {
   const std::string id(route.id);
-  const sandbox::Sandbox* sandbox =
-      ValidSandboxId(id) ? sandboxes.registry.Find(call.caller(), id) : nullptr;
   const std::string socket_path =
-      sandbox != nullptr ? sandboxes.registry.SocketPathOf(id) : std::string();
-  rules.unix_ms = SystemClock().UnixMillis();
-  rules.request_id = call.request_id();
-  rules.gone =
-      sandbox == nullptr && ValidSandboxId(id) && sandboxes.registry.IsGone(call.caller(), id);
-  auto upstream = UpstreamFor(call.request(), route, sandbox, socket_path, rules);
+      entry.sandbox != nullptr ? sandboxes.registry.SocketPathOf(id) : std::string();
+  auto upstream = UpstreamFor(call.request(), route, entry.sandbox, socket_path, rules);
   if (!upstream) {
     if (upstream.error().status == 401) {
       rules.refusals->Add(Refusals::Reason::kSandboxToken, call.request(), id);
     }
     return call.Respond(std::move(upstream).error());
   }
-  if (ParsePort(route.port) == kEgressPort) {
+  // The request has an effect from here on.
+  if (!entry.reason.empty()) rules.admin_entries->Note(entry, rules.unix_ms);
+  if (port == kEgressPort) {
     const std::string_view rest = std::string_view(upstream->target).substr(kEgressPrefix.size());
-    return ServeEgress(call, sandboxes, network, rules.ingress, id, rest);
+    const std::string token = EgressToken(rules.ingress.egress_secret, rules.ingress.api_key, id);
+    return ServeEgress(call, sandboxes, network, rules.entry == nullptr ? &token : nullptr, id,
+                       rest);
   }
-  auto use = sandboxes.pauses.OpenRequest(*sandbox);
-  if (sandbox->state == sandbox::State::kRunning) {
+  auto use = sandboxes.pauses.OpenRequest(*entry.sandbox);
+  if (entry.sandbox->state == sandbox::State::kRunning) {
     return ForwardInto(call, id, sandboxes, std::move(use), std::move(*upstream));
   }
   const auto waiting = std::make_shared<http::Upstream>(std::move(*upstream));
@@ -341,6 +355,58 @@ void Proxy(const Call& call, const Route& route, sandbox::Sandboxes& sandboxes,
                           if (!awake) return call.Respond(MapError(awake.error(), Doing::kResume));
                           ForwardInto(call, id, sandboxes, use, std::move(*waiting));
                         });
+}
+
+// Judges a request on a daemon with tenants, whose key, if it shows one, is that of `holder`.
+void JudgeAndEnter(Call call, const Route& route, int port, std::optional<tenants::Identity> holder,
+                   sandbox::Sandboxes& sandboxes, netpolicy::Network& network, ProxyRules rules) {
+  const std::string id(route.id);
+  rules.unix_ms = SystemClock().UnixMillis();
+  auto entry = rules.judge->Judge(call.request(), route, port, std::move(holder), rules.unix_ms);
+  if (!entry) {
+    rules.refusals->Add(entry.error(), RightsAtPort(port, call.request().method, route.rest),
+                        call.request(), id);
+    return call.Respond(std::move(entry).error());
+  }
+  call.SetCaller(entry->caller);
+  call.exchange().SetAuthority(AuthorityOf(entry->caller));
+  rules.api_key = entry->key;
+  rules.request_id = call.request_id();
+  rules.gone = entry->sandbox == nullptr && ValidSandboxId(id) &&
+               sandboxes.registry.IsGone(call.caller(), id);
+  rules.entry = &*entry;
+  Enter(call, route, port, *entry, sandboxes, network, rules);
+}
+
+}  // namespace
+
+void Proxy(Call call, const Route& route, sandbox::Sandboxes& sandboxes,
+           netpolicy::Network& network, ProxyRules rules) {
+  const auto port = ParsePort(route.port);
+  if (!port) return call.Respond(InvalidPort(route));
+  if (rules.judge != nullptr) {
+    if (rules.known != nullptr && *rules.known) {
+      return JudgeAndEnter(std::move(call), route, *port, *rules.known, sandboxes, network, rules);
+    }
+    if (ProxyJudge::KeyShown(call.request(), route).empty()) {
+      return JudgeAndEnter(std::move(call), route, *port, {}, sandboxes, network, rules);
+    }
+    return (*rules.identify)(call, [call, route, port = *port, &sandboxes, &network,
+                                    rules](Parsed<tenants::Identity> holder) {
+      if (!holder) return call.Respond(std::move(holder).error());
+      JudgeAndEnter(call, route, port, *std::move(holder), sandboxes, network, rules);
+    });
+  }
+  // The request needs no key, only the credentials of the sandbox itself.
+  call.SetCaller(tenants::Caller::Daemon());
+  const std::string id(route.id);
+  Entry entry;
+  if (ValidSandboxId(id)) entry.sandbox = sandboxes.registry.Find(call.caller(), id);
+  rules.unix_ms = SystemClock().UnixMillis();
+  rules.request_id = call.request_id();
+  rules.gone = entry.sandbox == nullptr && ValidSandboxId(id) &&
+               sandboxes.registry.IsGone(call.caller(), id);
+  Enter(call, route, *port, entry, sandboxes, network, rules);
 }
 
 }  // namespace atl::api

@@ -37,6 +37,12 @@ void Refusals::Add(Reason reason, const http::Request& request, std::string_view
   if (unlogged_ != 0) line.Add("unlogged", std::exchange(unlogged_, 0));
 }
 
+void Refusals::Add(const http::Response& refusal, const Rights& rights,
+                   const http::Request& request, std::string_view sandbox) {
+  if (refusal.status == 401) Add(Reason::kSandboxToken, request, sandbox);
+  if (refusal.status == 403) ++denied_[rights.action.empty() ? "read" : rights.action];
+}
+
 void Refusals::AddMetrics(MetricSet* metrics) const {
   MetricFamily& failures = metrics->Counter(
       "atoll_auth_failures_total",
@@ -45,6 +51,12 @@ void Refusals::AddMetrics(MetricSet* metrics) const {
       "revoked_key, tenant_gone, provider (which could not be asked).",
       {"reason"});
   for (size_t i = 0; i < counts_.size(); ++i) failures.Add(counts_[i], {kRefusalNames[i]});
+  MetricFamily& denied = metrics->Counter(
+      "atoll_authz_denied_total",
+      "Requests of a known caller that its role may not make, by the action of the audit log. "
+      "\"read\" stands for all that is not audited.",
+      {"action"});
+  for (const auto& [action, count] : denied_) denied.Add(count, {std::string(action)});
 }
 
 }  // namespace atl::api

@@ -6,9 +6,11 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 
+#include "runtime/api/gate/rights.h"
 #include "runtime/base/metrics.h"
 #include "runtime/http/message.h"
 
@@ -33,12 +35,17 @@ class Refusals {
 
   // `sandbox` is the sandbox whose token was required; else empty.
   void Add(Reason reason, const http::Request& request, std::string_view sandbox = {});
+  // Counts the refusal of a request that has been judged by `rights`: a wrong or missing right
+  // (401) or a right that the caller lacks (403).
+  void Add(const http::Response& refusal, const Rights& rights, const http::Request& request,
+           std::string_view sandbox = {});
   void AddMetrics(MetricSet* metrics) const;
 
  private:
   const std::string secret_;
   std::array<uint64_t, 8> counts_{};
-  int64_t second_ = 0;  // the second that `lines_` counts
+  std::map<std::string_view, uint64_t> denied_;  // counts by the action of a row, which bounds them
+  int64_t second_ = 0;                           // the second that `lines_` counts
   int lines_ = 0;
   uint64_t unlogged_ = 0;
 };

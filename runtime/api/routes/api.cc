@@ -32,6 +32,7 @@ Api::Api(ApiConfig config, const Parts& parts, std::function<void()> quit)
       quit_(std::move(quit)),
       authenticator_(config_.ingress.egress_secret, parts.directory) {
   SetApiKey(config_.api_key);
+  if (parts_.directory != nullptr) JudgeProxied();
   AddSandboxRoutes();
   AddImageRoutes();
   AddVolumeRoutes();
@@ -49,6 +50,26 @@ void Api::SetApiKey(const std::string& api_key) {
   authenticator_.SetApiKey(api_key);
 }
 
+void Api::JudgeProxied() {
+  keys_.holder_of = [this](const std::string& key_id) -> std::optional<tenants::Identity> {
+    auto found = parts_.directory->Find(key_id);
+    return found ? std::optional(*std::move(found)) : std::nullopt;
+  };
+  keys_.has_tenant = [this](const std::string& tenant) {
+    return parts_.tenants.Find(tenant) != nullptr;
+  };
+  identify_ = [this](const Call& call, std::function<void(Parsed<tenants::Identity>)> done) {
+    authenticator_.Identify(call, std::move(done));
+  };
+  judge_ =
+      std::make_unique<ProxyJudge>(config_.ingress, parts_.sandboxes.registry, &guesses_, keys_);
+  admin_entries_ = std::make_unique<AdminEntries>(parts_.history);
+}
+
+bool Api::Stands(const std::string& authority) const {
+  return authority.empty() || !authenticator_.has_tenants() || api::Stands(authority, keys_);
+}
+
 void Api::Handle(std::shared_ptr<http::Exchange> exchange,
                  const std::optional<tenants::Identity>& known) {
   Call call(std::move(exchange), config_.private_directories);
@@ -60,13 +81,15 @@ void Api::Handle(std::shared_ptr<http::Exchange> exchange,
     if (IsPreflight(call.request())) return call.Respond(PreflightResponse(call.request()));
   }
   if (route) {
-    // The request needs no key, only the credentials of the sandbox itself.
-    call.SetCaller(tenants::Caller::Daemon());
-    return Proxy(call, *route, parts_.sandboxes, parts_.network,
+    return Proxy(std::move(call), *route, parts_.sandboxes, parts_.network,
                  {.ingress = config_.ingress,
                   .api_key = config_.api_key,
                   .guesses = &guesses_,
                   .refusals = &authenticator_.refusals(),
+                  .judge = judge_.get(),
+                  .admin_entries = admin_entries_.get(),
+                  .known = &known,
+                  .identify = &identify_,
                   .base_path = config_.endpoint.base_path});
   }
   Route(std::move(call), known);
@@ -127,8 +150,12 @@ void Api::Enter(Call call, Router::Match match, const tenants::Identity& identit
     return Answer(std::move(call), std::move(match));
   }
   auto caller = Judge(*match.rights, identity);
-  if (!caller) return call.Respond(std::move(caller).error());
+  if (!caller) {
+    authenticator_.refusals().Add(caller.error(), *match.rights, call.request());
+    return call.Respond(std::move(caller).error());
+  }
   call.SetCaller(*caller);
+  if (authenticator_.has_tenants()) call.exchange().SetAuthority(AuthorityOf(*caller));
   Answer(std::move(call), std::move(match));
 }
 

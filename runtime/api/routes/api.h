@@ -17,10 +17,12 @@
 #include "runtime/api/gate/error_map.h"
 #include "runtime/api/gate/measurements.h"
 #include "runtime/api/gate/router.h"
+#include "runtime/api/ingress/admin_entries.h"
 #include "runtime/api/ingress/authenticator.h"
 #include "runtime/api/ingress/endpoint.h"
 #include "runtime/api/ingress/guess_limit.h"
 #include "runtime/api/ingress/ingress.h"
+#include "runtime/api/ingress/proxy_judge.h"
 #include "runtime/api/requests/create_request.h"
 #include "runtime/api/routes/diagnostics.h"
 #include "runtime/base/health.h"
@@ -77,6 +79,10 @@ class Api {
   // Applies to later requests. All earlier tokens of sandboxes become invalid. The caller ends the
   // connections in flight.
   void SetApiKey(const std::string& api_key);
+
+  // Returns true as long as what has authorised an exchange holds (http::Exchange::SetAuthority):
+  // its key lives and has the same rights. Always true for an exchange without authority.
+  bool Stands(const std::string& authority) const;
 
   const Router& router() const { return router_; }
   void AddMetrics(MetricSet* metrics) const;
@@ -170,6 +176,8 @@ class Api {
   void RotateKey(const Call& call, bool of_host);
   void CheckTenants(const Call& call);
 
+  // Prepares what judges requests into sandboxes on a daemon with tenants.
+  void JudgeProxied();
   void Route(Call call, const std::optional<tenants::Identity>& known);
   // Judges the identity, then calls the handler.
   void Enter(Call call, Router::Match match, const tenants::Identity& identity);
@@ -181,6 +189,11 @@ class Api {
   Router router_;
   GuessLimit guesses_;
   Authenticator authenticator_;
+  // The next four are empty without tenants.
+  KeyLookup keys_;
+  std::unique_ptr<ProxyJudge> judge_;
+  std::unique_ptr<AdminEntries> admin_entries_;
+  std::function<void(const Call&, std::function<void(Parsed<tenants::Identity>)>)> identify_;
 };
 
 }  // namespace atl::api

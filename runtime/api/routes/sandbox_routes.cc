@@ -241,8 +241,14 @@ void Api::GetEndpoint(const Call& call) {
   if (!wanted) return call.Respond(wanted.error());
   const sandbox::Sandbox* found = parts_.sandboxes.registry.Find(call.caller(), call.args[0]);
   if (found == nullptr) return call.Respond(NoSuchSandbox(call.args[0]));
+  std::optional<std::string> token;
+  if (judge_) {
+    // Root has no key that a token could name.
+    const std::string& key_id = call.caller().key_id;
+    token = keys_.holder_of(key_id) ? judge_->tokens().Make(key_id, found->id) : std::string();
+  }
   auto response =
-      EndpointResponse(call.request(), *found, *wanted, config_.endpoint, config_.ingress);
+      EndpointResponse(call.request(), *found, *wanted, config_.endpoint, config_.ingress, token);
   call.Respond(response ? std::move(*response) : std::move(response).error());
 }
 

@@ -28,6 +28,7 @@ inline constexpr char kKey[] = "test-api-key";
 class FakeExchange final : public http::Exchange {
  public:
   const http::Request& request() const override { return head; }
+  void SetAuthority(std::string given) override { authority = std::move(given); }
   void ReadBody(size_t limit, std::function<void(Result<std::string>)> done) override {
     if (body.size() > limit) return done(Fail(Code::kResourceExhausted, "too large"));
     done(body);
@@ -41,6 +42,7 @@ class FakeExchange final : public http::Exchange {
 
   http::Request head;
   std::string body;
+  std::string authority;
   std::optional<http::Response> response;
   std::optional<http::Upstream> upstream;
 };

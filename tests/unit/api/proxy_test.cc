@@ -136,9 +136,8 @@ TEST_F(ProxyTest, ATokenEndsWithTheKeyThatItWasToldBy) {
   EXPECT_EQ(Forward("/proxy/8080/").error().status, 401);
   request.headers.Set(kSecureAccessHeader, TokenFor(kDaemonKey, "secure"));
   EXPECT_TRUE(Forward("/proxy/8080/"));
-  IngressConfig older = ingress;
-  older.api_key = "an-older-key";
-  EXPECT_NE(EgressToken(ingress, kProxied), EgressToken(older, kProxied));
+  EXPECT_NE(EgressToken("secret", kDaemonKey, kProxied),
+            EgressToken("secret", "an-older-key", kProxied));
 }
 
 TEST_F(ProxyTest, TheApiKeyOpensExecdToo) {
