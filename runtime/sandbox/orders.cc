@@ -14,7 +14,7 @@ Origin OriginOf(const Wanted& wanted) {
 
 void Orders::Create(const tenants::Caller& caller, const Wanted& wanted, const Created& done) {
   const SharedAttempt attempt =
-      parts_.attempts.Begin({.key = wanted.idempotency_key,
+      parts_.attempts.Begin(caller, {.key = wanted.idempotency_key,
                              .fingerprint = wanted.fingerprint,
                              .request_id = wanted.request_id,
                              .origin = OriginOf(wanted)},

@@ -91,7 +91,11 @@ void Api::GetLogs(const Call& call) {
   if (!asked) return call.Respond(std::move(asked).error());
   const sandbox::Sandbox* found = parts_.sandboxes.registry.Find(call.caller(), id);
   // The log may outlive its sandbox.
-  if (found == nullptr && !parts_.logs.kept(id)) return call.Respond(NoSuchSandbox(id));
+  const auto& registry = parts_.sandboxes.registry;
+  if (found == nullptr &&
+      (!parts_.logs.kept(id) || !registry.MaySeeRemains(call.caller(), id))) {
+    return call.Respond(NoSuchSandbox(id));
+  }
   if (asked->scope && *asked->scope != "container" && *asked->scope != "all") {
     return call.Respond(NoSuchScope(*asked->scope, "container or all"));
   }
@@ -134,22 +138,23 @@ void Api::GetAllEvents(const Call& call) {
   const auto asked = http::ParseQuery(call.request().query());
   const auto after_text = std::find_if(asked.begin(), asked.end(),
                                        [](const auto& one) { return one.first == "after"; });
-  int64_t after = static_cast<int64_t>(parts_.history.last());
+  const sandbox::EventFeed& feed = parts_.history.FeedOf(call.caller());
+  int64_t after = static_cast<int64_t>(feed.last);
   Problems problems;
   if (after_text != asked.end()) {
     ParseInteger(after_text->second, {"query", "after"}, 0, INT64_MAX, &problems, &after);
   }
   if (!problems.empty()) return call.Respond(problems.ToResponse());
   // An event number in the future comes from an earlier daemon.
-  const uint64_t last = parts_.history.last();
-  uint64_t told = static_cast<uint64_t>(after) > last ? 0 : static_cast<uint64_t>(after);
-  const auto& recent = parts_.history.recent();
+  uint64_t told = static_cast<uint64_t>(after) > feed.last ? 0 : static_cast<uint64_t>(after);
+  const auto& recent = feed.recent;
   const bool missed = !recent.empty() && told + 1 < recent.front().number;
   nlohmann::json items = nlohmann::json::array();
   const auto first = std::find_if(recent.begin(), recent.end(),
                                   [&](const auto& one) { return one.number > told; });
   for (auto one = first; one != recent.end() && items.size() < kEventsAtOnce; ++one) {
     told = one->number;
+    if (!call.caller().Sees(one->tenant)) continue;
     items.push_back({{"sandboxId", one->id}, {"event", EventLine(one->event)}});
   }
   call.Respond(

@@ -91,6 +91,7 @@ void Rollbacks::RollBack(const tenants::Caller& caller, const std::string& id,
   };
   if (Join(caller, id, wanted, answered)) return;
   const auto attempt = parts_.attempts.Begin(
+      caller,
       {.kind = Attempt::Kind::kRollback,
        .key = wanted.idempotency_key,
        .fingerprint = wanted.fingerprint,

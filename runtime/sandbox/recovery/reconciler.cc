@@ -76,8 +76,8 @@ void Reconciler::StartDiagnostics() {
     HistoryEvent event{parts_.clock.UnixMillis(), of_pids ? kPidsLimit : kOutOfMemory,
                        of_pids ? "PIDS_LIMIT" : "OUT_OF_MEMORY", text};
     // A sandbox that is leaving keeps no history, but followers still get the event.
-    IsLeaving(sandbox->state) ? parts_.history.Tell(sandbox->id, std::move(event))
-                              : parts_.history.Add(sandbox->id, std::move(event));
+    IsLeaving(sandbox->state) ? parts_.history.Tell(*sandbox, std::move(event))
+                              : parts_.history.Add(*sandbox, std::move(event));
   });
   if (auto started = parts_.logs.Start(host_ids); !started) {
     LogLine(LogLevel::kError, "no output of sandboxes is kept").Add(started.error());

@@ -49,6 +49,7 @@ class Attempt {
   enum class Kind : uint8_t { kCreate, kStock, kFork, kRollback };
   struct Request {
     Kind kind = Kind::kCreate;
+    std::string tenant = {};  // the owner of the key; Attempts::Begin sets it
     std::string key;          // the Idempotency-Key; empty: none
     std::string fingerprint;  // fingerprint of what it asks for, if there is a key
     std::string request_id;   // names the request in the log

@@ -40,8 +40,10 @@ Status Attempts::Load() {
   return {};
 }
 
-std::shared_ptr<Attempt> Attempts::Begin(Attempt::Request request, Attempt::TakeBack take_back,
+std::shared_ptr<Attempt> Attempts::Begin(const tenants::Caller& caller, Attempt::Request request,
+                                         Attempt::TakeBack take_back,
                                          const Attempt::Answered& answered) {
+  request.tenant = caller.tenant;
   const auto refuse = [&](Error why) {
     answered(tl::unexpected(CreateError(std::move(why))));
     return nullptr;
@@ -52,12 +54,12 @@ std::shared_ptr<Attempt> Attempts::Begin(Attempt::Request request, Attempt::Take
                         "Idempotency-Key '" + request.key +
                             "' was used with another request before; choose a new one"));
   };
-  if (Attempt* const first = keys_.UnderWay(request.key)) {
+  if (Attempt* const first = keys_.UnderWay(request.tenant, request.key)) {
     if (first->request().fingerprint != request.fingerprint) return refuse_other();
     first->Join(answered);
     return nullptr;
   }
-  if (const KeyRecord* const first = keys_.Find(request.key)) {
+  if (const KeyRecord* const first = keys_.Find(request.tenant, request.key)) {
     if (first->fingerprint != request.fingerprint) return refuse_other();
     std::vector<std::string> there;
     for (const std::string& id : first->sandboxes) {

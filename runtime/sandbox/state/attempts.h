@@ -18,6 +18,7 @@
 #include "runtime/sandbox/state/registry.h"
 #include "runtime/sandbox/store/idempotency.h"
 #include "runtime/sandbox/store/store.h"
+#include "runtime/tenants/caller.h"
 
 namespace atl::sandbox {
 
@@ -31,11 +32,11 @@ class Attempts {
 
   // Loads the keys of completed requests.
   Status Load();
-  // Begins an attempt, whose failure calls `take_back`. Returns null if the request is refused or
+  // Begins an attempt of the caller, whose failure calls `take_back`. Returns null if the request is refused or
   // repeats another one; then `answered` gets the refusal now, or the other request's answer now or
   // later.
-  std::shared_ptr<Attempt> Begin(Attempt::Request request, Attempt::TakeBack take_back,
-                                 const Attempt::Answered& answered);
+  std::shared_ptr<Attempt> Begin(const tenants::Caller& caller, Attempt::Request request,
+                                 Attempt::TakeBack take_back, const Attempt::Answered& answered);
   // Begins an attempt of the daemon's own, which no client asked for.
   std::shared_ptr<Attempt> BeginOwn(Attempt::TakeBack take_back);
   // Adapts `done`: passes it the sandbox that the attempt made.

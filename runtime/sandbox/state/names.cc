@@ -4,18 +4,20 @@ namespace atl::sandbox {
 
 void Names::Add(const Sandbox& sandbox) {
   const auto found = sandbox.metadata.find(kName);
-  if (found != sandbox.metadata.end()) all_.emplace(found->second, sandbox.id);
+  if (found != sandbox.metadata.end()) all_.emplace(sandbox.tenant, found->second, sandbox.id);
 }
 
 void Names::Remove(const Sandbox& sandbox) {
   const auto found = sandbox.metadata.find(kName);
-  if (found != sandbox.metadata.end()) all_.erase({found->second, sandbox.id});
+  if (found != sandbox.metadata.end()) all_.erase({sandbox.tenant, found->second, sandbox.id});
 }
 
-std::vector<std::string> Names::Find(const std::string& name) const {
+std::vector<std::string> Names::Find(const std::string& tenant, const std::string& name) const {
   std::vector<std::string> ids;
-  for (auto at = all_.lower_bound({name, ""}); at != all_.end() && at->first == name; ++at) {
-    ids.push_back(at->second);
+  for (auto at = all_.lower_bound({tenant, name, ""}); at != all_.end(); ++at) {
+    const auto& [owner, its_name, id] = *at;
+    if (owner != tenant || its_name != name) break;
+    ids.push_back(id);
   }
   return ids;
 }

@@ -1,11 +1,11 @@
-// Index of sandboxes by name, because a create with a unique name must not scan all sandboxes.
+// Index of sandboxes by tenant and name, because a create with a unique name must not scan all sandboxes.
 //
 // Thread rule: on the loop.
 #pragma once
 
 #include <set>
 #include <string>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "runtime/sandbox/record/sandbox.h"
@@ -18,12 +18,12 @@ class Names {
   // sandbox without a name.
   void Add(const Sandbox& sandbox);
   void Remove(const Sandbox& sandbox);
-  // Returns the ids of all sandboxes of that name.
-  std::vector<std::string> Find(const std::string& name) const;
+  // Returns the ids of all sandboxes of the tenant that have the name.
+  std::vector<std::string> Find(const std::string& tenant, const std::string& name) const;
   void Clear() { all_.clear(); }
 
  private:
-  std::set<std::pair<std::string, std::string>> all_;  // pairs of name and id
+  std::set<std::tuple<std::string, std::string, std::string>> all_;  // tenant, name, id
 };
 
 }  // namespace atl::sandbox

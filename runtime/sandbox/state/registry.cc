@@ -47,10 +47,21 @@ bool Registry::IsGone(const tenants::Caller& caller, const std::string& id) cons
   if (const Sandbox* const sandbox = Look(id)) {
     return MaySee(caller, *sandbox) && IsLeaving(sandbox->state);
   }
-  if (!gone_) return false;
-  const auto gone = gone_->Contains(id);
-  if (!gone) LogLine(LogLevel::kWarning, "cannot look for a gone sandbox").Add(gone.error());
-  return gone.value_or(false);
+  const std::optional<std::string> owner = OwnerOfGone(id);
+  return owner && caller.Sees(*owner);
+}
+
+bool Registry::MaySeeRemains(const tenants::Caller& caller, const std::string& id) const {
+  if (const Sandbox* const sandbox = Look(id)) return MaySee(caller, *sandbox);
+  return caller.Sees(OwnerOfGone(id).value_or(""));
+}
+
+std::optional<std::string> Registry::OwnerOfGone(const std::string& id) const {
+  if (!gone_) return std::nullopt;
+  auto owner = gone_->OwnerOf(id);
+  if (owner) return *std::move(owner);
+  LogLine(LogLevel::kWarning, "cannot look for a gone sandbox").Add(owner.error());
+  return std::nullopt;
 }
 
 Sandbox* Registry::Look(const std::string& id) {
@@ -119,7 +130,7 @@ Status Registry::CheckName(const Sandbox& sandbox) const {
   if (!sandbox.spec.unique_name || IsOver(sandbox.state)) return {};
   const auto name = sandbox.metadata.find(kName);
   if (name == sandbox.metadata.end()) return {};
-  for (const std::string& id : names_.Find(name->second)) {
+  for (const std::string& id : names_.Find(sandbox.tenant, name->second)) {
     const State state = Look(id)->state;
     if (id == sandbox.id || IsLeaving(state) || IsOver(state)) continue;
     return Fail(Code::kAlreadyExists, "the name '" + name->second + "' is taken by sandbox " + id +

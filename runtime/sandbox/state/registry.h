@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -50,8 +51,12 @@ class Registry {
   Result<Sandbox*> Get(const tenants::Caller& caller, const std::string& id);
   // Returns all sandboxes that Find would return, in no order.
   std::vector<const Sandbox*> All(const tenants::Caller& caller) const;
-  // Returns true if a sandbox of that id existed and is gone. Covers the newest GoneIds::kKept.
+  // Returns true if a sandbox of that id existed, is gone, and the caller might see it. Covers the
+  // newest GoneIds::kKept.
   bool IsGone(const tenants::Caller& caller, const std::string& id) const;
+  // Returns true if the caller may see what is left of a removed sandbox. One that is too old to be
+  // remembered counts as the host's.
+  bool MaySeeRemains(const tenants::Caller& caller, const std::string& id) const;
 
   // Look-up for the daemon's parts, whose ids come from the registry: ignores the state. Null: the
   // sandbox is gone.
@@ -82,8 +87,8 @@ class Registry {
   void SetHostId(Sandbox& sandbox, const std::string& host_id);
   // Swaps the sandbox's labels with `metadata`.
   void SwapMetadata(Sandbox& sandbox, std::map<std::string, std::string>* metadata);
-  // kAlreadyExists: the sandbox asks for a unique name, and another sandbox has the name. The
-  // sandbox need not be in the registry.
+  // kAlreadyExists: the sandbox asks for a unique name, and another sandbox of its tenant has the
+  // name. The sandbox need not be in the registry.
   Status CheckName(const Sandbox& sandbox) const;
 
   // Returns the id by which a sandbox's processes, socket and log are known; `id` itself if there
@@ -97,6 +102,9 @@ class Registry {
   std::vector<std::string> AddressesOf(const Sandbox& sandbox) const;
 
  private:
+  // Returns the owner of a removed sandbox; nothing for an id that is not remembered.
+  std::optional<std::string> OwnerOfGone(const std::string& id) const;
+
   const std::string socket_directory_;
   const uint32_t instance_;
   Map sandboxes_;

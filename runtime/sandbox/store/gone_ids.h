@@ -1,4 +1,4 @@
-// Remembers ids of removed sandboxes, so that the proxy can answer that a sandbox is gone, and not
+// Remembers ids of removed sandboxes, and their owners, so that the proxy can answer that a sandbox is gone, and not
 // that it never existed. Keeps the newest hundred thousand. Ids are never reused.
 //
 // Thread rule: on the loop.
@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "runtime/base/result.h"
@@ -21,8 +22,9 @@ class GoneIds {
   // removes a record stores the record's id in the same transaction.
   static Result<std::unique_ptr<GoneIds>> Open(sqlite::Db& db, int64_t kept = kKept);
 
-  // Costs one look-up in an index.
-  Result<bool> Contains(const std::string& id);
+  // Returns the tenant that the sandbox belonged to; nothing for an unknown id. Costs one look-up in
+  // an index.
+  Result<std::optional<std::string>> OwnerOf(const std::string& id);
 
  private:
   explicit GoneIds(sqlite::Stmt find) : find_(std::move(find)) {}

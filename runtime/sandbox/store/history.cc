@@ -21,22 +21,33 @@ Result<std::unique_ptr<History>> History::Open(sqlite::Db& db, Loop& loop, int64
                                               std::move(select)));
 }
 
-void History::Add(const std::string& id, HistoryEvent event) {
-  Tell(id, event);
-  Enqueue({id, std::move(event)});
+void History::Add(const Sandbox& sandbox, HistoryEvent event) {
+  Tell(sandbox, event);
+  Enqueue({sandbox.id, std::move(event)});
 }
 
 void History::Note(const Sandbox& sandbox, std::string kind, int64_t now_ms) {
   if (sandbox.stocked) return;
   HistoryEvent event{now_ms, std::move(kind), sandbox.reason, sandbox.message};
-  if (!IsLeaving(sandbox.state)) return Add(sandbox.id, std::move(event));
+  if (!IsLeaving(sandbox.state)) return Add(sandbox, std::move(event));
   event.kind = kDeletedEvent;
-  Tell(sandbox.id, std::move(event));
+  Tell(sandbox, std::move(event));
 }
 
-void History::Tell(const std::string& id, HistoryEvent event) {
-  recent_.push_back({++last_, id, std::move(event)});
-  if (recent_.size() > kRecent) recent_.pop_front();
+void History::Tell(const Sandbox& sandbox, HistoryEvent event) {
+  const auto add = [&sandbox](EventFeed& feed, HistoryEvent its_event) {
+    feed.recent.push_back({++feed.last, sandbox.id, sandbox.tenant, std::move(its_event)});
+    if (feed.recent.size() > kRecent) feed.recent.pop_front();
+  };
+  if (!sandbox.tenant.empty()) add(by_tenant_[sandbox.tenant], event);
+  add(all_, std::move(event));
+}
+
+const EventFeed& History::FeedOf(const tenants::Caller& caller) const {
+  static const EventFeed kNothing;
+  if (caller.sees_all || caller.tenant.empty()) return all_;
+  const auto found = by_tenant_.find(caller.tenant);
+  return found == by_tenant_.end() ? kNothing : found->second;
 }
 
 void History::Remove(const std::string& id) {

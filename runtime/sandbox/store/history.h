@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <string>
 #include <unordered_set>
@@ -20,6 +21,7 @@
 #include "runtime/base/result.h"
 #include "runtime/base/sqlite.h"
 #include "runtime/sandbox/record/sandbox.h"
+#include "runtime/tenants/caller.h"
 
 namespace atl::sandbox {
 
@@ -45,14 +47,21 @@ struct HistoryEvent {
 
 // An event as clients get it that follow all sandboxes.
 struct RecentEvent {
-  uint64_t number = 0;  // counts from 1, without gaps, since the daemon started
+  uint64_t number = 0;  // counts the events of a feed from 1, since the daemon started
   std::string id;       // id of the sandbox
+  std::string tenant;   // owner of the sandbox
   HistoryEvent event;
+};
+
+// Events, oldest first; sandboxes that are gone by now are included.
+struct EventFeed {
+  std::deque<RecentEvent> recent;
+  uint64_t last = 0;  // number of the latest event
 };
 
 class History {
  public:
-  // Number of events of all sandboxes in memory.
+  // Number of events of a feed in memory.
   static constexpr size_t kRecent = 2048;
   // Number of events that each sandbox keeps.
   static constexpr int kMaxEvents = 64;
@@ -63,10 +72,10 @@ class History {
   History(const History&) = delete;
   History& operator=(const History&) = delete;
 
-  void Add(const std::string& id, HistoryEvent event);
+  void Add(const Sandbox& sandbox, HistoryEvent event);
   // Reports the end of a sandbox to followers. Stores nothing, because the sandbox's record goes,
   // too.
-  void Tell(const std::string& id, HistoryEvent event);
+  void Tell(const Sandbox& sandbox, HistoryEvent event);
   // Reports the present state of a sandbox with the cause in its record. Adds the event; for a
   // sandbox that is being deleted, tells its end instead, and `kind` is ignored. A sandbox in stock
   // has no history.
@@ -74,9 +83,10 @@ class History {
   void Note(const Sandbox& sandbox, int64_t now_ms) {
     Note(sandbox, std::string(StateName(sandbox.state)), now_ms);
   }
-  // Returns events, oldest first; sandboxes that are gone by now are included.
-  const std::deque<RecentEvent>& recent() const { return recent_; }
-  uint64_t last() const { return last_; }
+  // Returns the feed that the caller follows. A tenant has a feed of its own, whose numbers tell
+  // nothing of the events of others. Callers of the host get the feed of all sandboxes, of which
+  // they may see those that Caller::Sees.
+  const EventFeed& FeedOf(const tenants::Caller& caller) const;
   // Removes the events of a sandbox that is gone.
   void Remove(const std::string& id);
   void RemoveAll();
@@ -108,8 +118,8 @@ class History {
   const int64_t least_room_;
   sqlite::Stmt insert_, trim_, remove_, select_;
   std::vector<Change> changes_;
-  std::deque<RecentEvent> recent_;
-  uint64_t last_ = 0;  // number of the latest event
+  EventFeed all_;
+  std::map<std::string, EventFeed> by_tenant_;  // without the host's
   const Guard guard_;
 };
 

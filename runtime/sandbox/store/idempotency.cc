@@ -3,30 +3,44 @@
 #include <utility>
 
 namespace atl::sandbox {
+namespace {
+
+// No key contains a line break, because it comes in a header. The host's keys stay as they are.
+std::string OwnKey(const std::string& tenant, const std::string& key) {
+  return tenant.empty() ? key : tenant + "\n" + key;
+}
+
+}  // namespace
 
 void Idempotency::Load(std::vector<KeyRecord> records) {
   for (KeyRecord& record : records) Add(std::move(record));
 }
 
-const KeyRecord* Idempotency::Find(const std::string& key) const {
-  const auto found = by_key_.find(key);
+const KeyRecord* Idempotency::Find(const std::string& tenant, const std::string& key) const {
+  const auto found = by_key_.find(OwnKey(tenant, key));
   return found == by_key_.end() ? nullptr : &found->second;
 }
 
-Attempt* Idempotency::UnderWay(const std::string& key) const {
-  const auto found = under_way_.find(key);
+Attempt* Idempotency::UnderWay(const std::string& tenant, const std::string& key) const {
+  const auto found = under_way_.find(OwnKey(tenant, key));
   return found == under_way_.end() ? nullptr : found->second;
 }
 
-void Idempotency::Begin(const std::string& key, Attempt* attempt, int64_t now_ms) {
+void Idempotency::Begin(const std::string& tenant, const std::string& key, Attempt* attempt,
+                        int64_t now_ms) {
   ForgetOld(now_ms);
-  under_way_[key] = attempt;
+  under_way_[OwnKey(tenant, key)] = attempt;
+}
+
+void Idempotency::End(const std::string& tenant, const std::string& key) {
+  under_way_.erase(OwnKey(tenant, key));
 }
 
 void Idempotency::Add(KeyRecord record) {
   const int64_t now_ms = record.made_ms;
-  by_age_.emplace_back(now_ms, record.key);
-  by_key_.insert_or_assign(record.key, std::move(record));
+  std::string key = OwnKey(record.tenant, record.key);
+  by_age_.emplace_back(now_ms, key);
+  by_key_.insert_or_assign(std::move(key), std::move(record));
   ForgetOld(now_ms);
 }
 

@@ -186,7 +186,16 @@ Status DescribeRecords(sqlite::Db& db) {
                 RemakeSnapshot);
 }
 
-constexpr sqlite::SchemaStep kSteps[] = {MakeSandboxes, MakeKeys, DescribeRecords};
+// Everything from before there were owners belongs to the host. The other records have their owner
+// in the text; that of a sandbox is also a column, for the trigger of GoneIds.
+Status AddOwners(sqlite::Db& db) {
+  return db.Exec(
+      "ALTER TABLE sandboxes ADD COLUMN tenant TEXT NOT NULL DEFAULT '';"
+      "ALTER TABLE idempotency_keys ADD COLUMN tenant TEXT NOT NULL DEFAULT '';"
+      "ALTER TABLE gone ADD COLUMN tenant TEXT NOT NULL DEFAULT ''");
+}
+
+constexpr sqlite::SchemaStep kSteps[] = {MakeSandboxes, MakeKeys, DescribeRecords, AddOwners};
 
 }  // namespace
 

@@ -129,17 +129,25 @@ Status Store::Reinsert(const Sandbox& sandbox, const std::optional<KeyRecord>& k
 }
 
 Status Store::InsertRow(const Sandbox& s) {
-  return insert_.Bind(1, s.id).Bind(2, EncodeMoves(s)).Bind(3, EncodeRecord(s)).Run();
+  return insert_.Bind(1, s.id)
+      .Bind(2, EncodeMoves(s))
+      .Bind(3, EncodeRecord(s))
+      .Bind(4, s.tenant)
+      .Run();
 }
 
 Status Store::InsertKey(const KeyRecord& key) {
   ATOLL_ASSIGN(sqlite::Stmt insert,
-               db_.Prepare("INSERT INTO idempotency_keys (key, fingerprint, sandbox, made_ms) "
-                           "VALUES (?1,?2,?3,?4)"));
+               db_.Prepare("INSERT INTO idempotency_keys (key, fingerprint, sandbox, made_ms, "
+                           "tenant) VALUES (?1,?2,?3,?4,?5)"));
   // Ids contain no spaces.
   std::string sandboxes;
   for (const std::string& id : key.sandboxes) sandboxes += (sandboxes.empty() ? "" : " ") + id;
-  insert.Bind(1, key.key).Bind(2, key.fingerprint).Bind(3, sandboxes).Bind(4, key.made_ms);
+  insert.Bind(1, key.key)
+      .Bind(2, key.fingerprint)
+      .Bind(3, sandboxes)
+      .Bind(4, key.made_ms)
+      .Bind(5, key.tenant);
   ATOLL_TRY(insert.Run());
   ATOLL_ASSIGN(sqlite::Stmt prune,
                db_.Prepare("DELETE FROM idempotency_keys WHERE number <= ?1 OR made_ms < ?2"));
@@ -150,8 +158,8 @@ Status Store::InsertKey(const KeyRecord& key) {
 
 Result<std::vector<KeyRecord>> Store::LoadKeys() {
   ATOLL_ASSIGN(sqlite::Stmt select,
-               db_.Prepare("SELECT key, fingerprint, sandbox, made_ms FROM idempotency_keys "
-                           "ORDER BY number"));
+               db_.Prepare("SELECT key, fingerprint, sandbox, made_ms, tenant FROM "
+                           "idempotency_keys ORDER BY number"));
   std::vector<KeyRecord> keys;
   for (;;) {
     ATOLL_ASSIGN(const bool row, select.Step());
@@ -162,12 +170,14 @@ Result<std::vector<KeyRecord>> Store::LoadKeys() {
     std::istringstream ids(select.ColumnText(2));
     for (std::string id; ids >> id;) key.sandboxes.push_back(id);
     key.made_ms = select.ColumnInt(3);
+    key.tenant = select.ColumnText(4);
   }
 }
 
-Status Store::RemoveKey(const std::string& key) {
-  ATOLL_ASSIGN(sqlite::Stmt remove, db_.Prepare("DELETE FROM idempotency_keys WHERE key=?1"));
-  return remove.Bind(1, key).Run();
+Status Store::RemoveKey(const std::string& tenant, const std::string& key) {
+  ATOLL_ASSIGN(sqlite::Stmt remove,
+               db_.Prepare("DELETE FROM idempotency_keys WHERE key=?1 AND tenant=?2"));
+  return remove.Bind(1, key).Bind(2, tenant).Run();
 }
 
 Status Store::UpdateSpec(const Sandbox& s) {

@@ -66,7 +66,7 @@ class Store {
   // Returns the keys, oldest first.
   Result<std::vector<KeyRecord>> LoadKeys();
   // Succeeds for an unknown key.
-  Status RemoveKey(const std::string& key);
+  Status RemoveKey(const std::string& tenant, const std::string& key);
   // Succeeds for an unknown id.
   Status Remove(const std::string& id);
   Status RemoveAll();

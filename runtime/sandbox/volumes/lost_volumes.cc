@@ -24,7 +24,7 @@ void LostVolumes::OnLost(const wire::VolumeLost& lost) {
   LogLine(LogLevel::kWarning, "a bucket is not served any more")
       .Add("sandbox", sandbox.id)
       .Add("volume", sandbox.spec.volumes[lost.index].target);
-  history_.Add(sandbox.id, {clock_.UnixMillis(), kVolumeLost, "VOLUME_LOST", text});
+  history_.Add(sandbox, {clock_.UnixMillis(), kVolumeLost, "VOLUME_LOST", text});
 }
 
 }  // namespace atl::sandbox

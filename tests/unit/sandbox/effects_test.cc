@@ -75,7 +75,7 @@ class EffectsTest : public LifecycleTest {
     facts["pool"] = std::to_string(sandboxes->pools.Find("warm")->allocated);
     const auto volume = volumes->Find("data");
     facts["users"] = std::to_string(volume ? volume->used_by.size() : 0);
-    facts["history"] = std::to_string(history->last());
+    facts["history"] = std::to_string(history->FeedOf(kCaller).last);
     const auto& ends = sandboxes->endings.ends();
     facts["ends"] = std::to_string(std::accumulate(ends.begin(), ends.end(), uint64_t{0}));
     facts["layers"] = sandboxes->layers.InUse(1) ? "used" : "free";

@@ -11,12 +11,13 @@ class GoneIdsTest : public testing::Test {
  protected:
   GoneIdsTest() { Open(GoneIds::kKept); }
   void Open(int64_t kept) { gone = std::move(*GoneIds::Open(store->db(), kept)); }
-  void Add(const std::string& id) {
+  void Add(const std::string& id, const std::string& tenant = "") {
     Sandbox sandbox;
     sandbox.id = id;
+    sandbox.tenant = tenant;
     ASSERT_TRUE(store->Insert(sandbox));
   }
-  bool Has(const std::string& id) { return gone->Contains(id).value(); }
+  bool Has(const std::string& id) { return gone->OwnerOf(id).value().has_value(); }
 
   std::unique_ptr<Store> store = std::move(*Store::Open(":memory:"));
   std::unique_ptr<GoneIds> gone;
@@ -54,6 +55,31 @@ TEST_F(GoneIdsTest, KeepsTheNewest) {
   EXPECT_FALSE(Has("a"));
   EXPECT_FALSE(Has("b"));
   for (const char* id : {"c", "d", "e"}) EXPECT_TRUE(Has(id)) << id;
+}
+
+TEST_F(GoneIdsTest, KeepsWhoseItWas) {
+  Add("a");
+  Add("b", "red");
+  // A variable of a sandbox may look like an owner, and is none.
+  Sandbox odd;
+  odd.id = "c";
+  odd.spec.env = {{"tenant", "red"}, {"x", "\"tenant\":\"red\""}};
+  ASSERT_TRUE(store->Insert(odd));
+  for (const char* id : {"a", "b", "c"}) ASSERT_TRUE(store->Remove(id));
+  EXPECT_EQ(gone->OwnerOf("a").value(), "");
+  EXPECT_EQ(gone->OwnerOf("b").value(), "red");
+  EXPECT_EQ(gone->OwnerOf("c").value(), "");
+  EXPECT_EQ(gone->OwnerOf("d").value(), std::nullopt);
+}
+
+TEST_F(GoneIdsTest, AMemberIsItsClientsAfterTheClaim) {
+  Add("a");
+  Sandbox claimed;
+  claimed.id = "a";
+  claimed.tenant = "red";
+  ASSERT_TRUE(store->Reinsert(claimed, std::nullopt));
+  ASSERT_TRUE(store->Remove("a"));
+  EXPECT_EQ(gone->OwnerOf("a").value(), "red");
 }
 
 TEST_F(GoneIdsTest, SurvivesItsOwner) {

@@ -8,6 +8,13 @@
 namespace atl::sandbox {
 namespace {
 
+Sandbox Of(const std::string& id, const std::string& tenant = "") {
+  Sandbox sandbox;
+  sandbox.id = id;
+  sandbox.tenant = tenant;
+  return sandbox;
+}
+
 class HistoryTest : public testing::Test {
  protected:
   void Open() { history = std::move(*History::Open(db, loop)); }
@@ -27,9 +34,9 @@ class HistoryTest : public testing::Test {
 };
 
 TEST_F(HistoryTest, KeepsTheOrderOfEach) {
-  history->Add("a", {5, "Running", "R", "m"});
-  history->Add("b", {6, "Running", "R", "m"});
-  history->Add("a", {7, "Failed", "F", "why"});
+  history->Add(Of("a"), {5, "Running", "R", "m"});
+  history->Add(Of("b"), {6, "Running", "R", "m"});
+  history->Add(Of("a"), {7, "Failed", "F", "why"});
   loop.Run();
   EXPECT_EQ(Kinds("a"), "Running Failed ");
   EXPECT_EQ(Kinds("b"), "Running ");
@@ -43,12 +50,12 @@ TEST_F(HistoryTest, KeepsTheOrderOfEach) {
 }
 
 TEST_F(HistoryTest, AnswersBeforeItHasWritten) {
-  history->Add("a", {5, "Running", "", ""});
+  history->Add(Of("a"), {5, "Running", "", ""});
   EXPECT_EQ(Kinds("a"), "Running ");
 }
 
 TEST_F(HistoryTest, IsBounded) {
-  for (int i = 0; i < 200; ++i) history->Add("a", {i, "e" + std::to_string(i), "", ""});
+  for (int i = 0; i < 200; ++i) history->Add(Of("a"), {i, "e" + std::to_string(i), "", ""});
   loop.Run();
   const auto events = history->Find("a");
   ASSERT_EQ(events->size(), static_cast<size_t>(History::kMaxEvents));
@@ -57,10 +64,10 @@ TEST_F(HistoryTest, IsBounded) {
 }
 
 TEST_F(HistoryTest, ForgetsWhatIsGone) {
-  history->Add("a", {1, "x", "", ""});
+  history->Add(Of("a"), {1, "x", "", ""});
   loop.Run();
-  history->Add("a", {2, "y", "", ""});
-  history->Add("b", {2, "y", "", ""});
+  history->Add(Of("a"), {2, "y", "", ""});
+  history->Add(Of("b"), {2, "y", "", ""});
   history->Remove("a");
   loop.Run();
   EXPECT_EQ(Kinds("a"), "");
@@ -68,6 +75,20 @@ TEST_F(HistoryTest, ForgetsWhatIsGone) {
   ASSERT_TRUE(history->KeepOnly({"c"}));
   loop.Run();
   EXPECT_EQ(Kinds("b"), "");
+}
+
+TEST_F(HistoryTest, ATenantFollowsItsOwnEventsByNumbersOfItsOwn) {
+  history->Add(Of("a", "red"), {1, "Running", "", ""});
+  for (size_t i = 0; i < History::kRecent; ++i) history->Tell(Of("b", "blue"), {2, "x", "", ""});
+  history->Add(Of("c"), {3, "Running", "", ""});
+  history->Add(Of("a", "red"), {4, "Failed", "", ""});
+  const EventFeed& red = history->FeedOf(tenants::Caller{.tenant = "red"});
+  ASSERT_EQ(red.recent.size(), 2U) << "events of others push none of a tenant's out";
+  EXPECT_EQ(red.recent[1].event.kind, "Failed");
+  EXPECT_EQ(red.recent[1].number, 2U);
+  EXPECT_EQ(red.last, 2U);
+  EXPECT_EQ(history->FeedOf(tenants::Caller{.tenant = "green"}).last, 0U);
+  EXPECT_EQ(history->FeedOf(tenants::Caller::Daemon()).last, History::kRecent + 3);
 }
 
 }  // namespace

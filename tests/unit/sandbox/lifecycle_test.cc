@@ -391,11 +391,11 @@ TEST_F(LifecycleTest, WhatIsLostIsCounted) {
 TEST_F(LifecycleTest, WhoFollowsSeesAWholeLife) {
   const std::string id = CreateRunning();
   ASSERT_TRUE(sandboxes->endings.Delete(kCaller, id));
-  ASSERT_EQ(history->recent().size(), 2U);
-  EXPECT_EQ(history->recent()[0].event.kind, "Running");
-  EXPECT_EQ(history->recent()[1].event.kind, kDeletedEvent);
-  EXPECT_EQ(history->recent()[1].event.reason, "USER_DELETE");
-  EXPECT_EQ(history->last(), 2U);
+  ASSERT_EQ(history->FeedOf(kCaller).recent.size(), 2U);
+  EXPECT_EQ(history->FeedOf(kCaller).recent[0].event.kind, "Running");
+  EXPECT_EQ(history->FeedOf(kCaller).recent[1].event.kind, kDeletedEvent);
+  EXPECT_EQ(history->FeedOf(kCaller).recent[1].event.reason, "USER_DELETE");
+  EXPECT_EQ(history->FeedOf(kCaller).last, 2U);
 }
 
 TEST_F(LifecycleTest, ExpiresAndRenews) {

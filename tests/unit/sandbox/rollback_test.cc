@@ -265,7 +265,7 @@ TEST_F(RollbackTest, OneThatWasCutOffIsNotCarriedOutTwice) {
       spawner.AnswerDestroy();
       loop.Run();
       EXPECT_EQ(sandboxes->registry.size(), 0U);
-      store->RemoveKey(key);
+      store->RemoveKey("", key);
       Boot({});
     }
   }
