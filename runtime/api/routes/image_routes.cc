@@ -81,7 +81,7 @@ void Api::AddImageRoutes() {
     nlohmann::json answer = ImageJson(*image);
     answer["rootfs"] = LayersJson(parts_.images.LayersOf(*image));
     answer["sandboxes"] = UsersOf(*image);
-    answer["snapshots"] = parts_.snapshots.UsersOf(*image);
+    answer["snapshots"] = parts_.snapshots.UsersOf(call.caller(), *image);
     call.Respond(JsonResponse(200, answer));
   });
   router_.Add("DELETE", "/images/{name:path}", [this](const Call& call) {
@@ -134,7 +134,7 @@ void Api::CommitImage(const Call& call) {
     }
     std::vector<uint32_t> layers;
     if (!snapshot.empty()) {
-      const auto found = parts_.snapshots.Usable(snapshot);
+      const auto found = parts_.snapshots.Usable(call.caller(), snapshot);
       if (!found) return call.Respond(MapError(found.error(), Doing::kExportSnapshot));
       layers = found->layers;
     } else {
@@ -157,7 +157,7 @@ void Api::PruneImages(const Call& call) {
   }
   parts_.images.Prune(
       [this, everything = all == "true"](const images::Image& image) {
-        return everything && UsersOf(image).empty() && parts_.snapshots.UsersOf(image).empty() &&
+        return everything && UsersOf(image).empty() && parts_.snapshots.UsersOf(tenants::Caller::Daemon(), image).empty() &&
                StockOf(image.name).empty();
       },
       [this](uint32_t layer) { return parts_.sandboxes.layers.InUse(layer); },

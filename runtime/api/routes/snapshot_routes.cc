@@ -90,7 +90,7 @@ void Api::AddSnapshotRoutes() {
     form.empty() ? GetSnapshot(call) : ExportSnapshot(call, form);
   });
   router_.Add("GET", "/snapshots/{snapshot_id}/disk", [this](const Call& call) {
-    const sandbox::Snapshot* found = parts_.snapshots.Find(call.args[0]);
+    const sandbox::Snapshot* found = parts_.snapshots.Find(call.caller(), call.args[0]);
     if (found == nullptr) return call.Respond(NoSuchSnapshot(call.args[0]));
     call.Respond(JsonResponse(200, {{"bytes", found->size_bytes}}));
   });
@@ -117,19 +117,19 @@ void Api::TakeSnapshot(const Call& call) {
 void Api::ListSnapshots(const Call& call) {
   const auto query = ParseSnapshotQuery(call.request().query());
   if (!query) return call.Respond(query.error());
-  auto all = parts_.snapshots.All();
+  auto all = parts_.snapshots.All(call.caller());
   std::erase_if(all, [&](const sandbox::Snapshot* s) { return !Matches(*s, *query); });
   call.Respond(JsonResponse(200, SnapshotsJson(NewestFirst(std::move(all), *query), *query)));
 }
 
 void Api::GetSnapshot(const Call& call) {
-  const sandbox::Snapshot* found = parts_.snapshots.Find(call.args[0]);
+  const sandbox::Snapshot* found = parts_.snapshots.Find(call.caller(), call.args[0]);
   if (found == nullptr) return call.Respond(NoSuchSnapshot(call.args[0]));
   call.Respond(JsonResponse(200, SnapshotJson(*found)));
 }
 
 void Api::ExportSnapshot(const Call& call, const std::string& form) {
-  const auto snapshot = parts_.snapshots.Usable(call.args[0]);
+  const auto snapshot = parts_.snapshots.Usable(call.caller(), call.args[0]);
   if (!snapshot) return call.Respond(MapError(snapshot.error(), Doing::kExportSnapshot));
   SendArchive(call, sandbox::ImageOf(*snapshot), form, Doing::kExportSnapshot);
 }
@@ -148,7 +148,7 @@ void Api::ImportSnapshot(const Call& call) {
   SaveArchive(call, archive, Doing::kImportSnapshot, [this, call, archive, name](Status saved) {
     if (!saved) return;
     parts_.sandboxes.copies.ImportSnapshot(
-        std::move(*archive), name,
+        call.caller(), std::move(*archive), name,
         [](const sandbox::Snapshot& said) -> Status {
           const std::string wrong = CheckLabels(said.metadata);
           return wrong.empty() ? Status() : Fail(Code::kInvalidArgument, wrong);
@@ -162,10 +162,10 @@ void Api::ImportSnapshot(const Call& call) {
 }
 
 void Api::DeleteSnapshot(const Call& call) {
-  const sandbox::Snapshot* found = parts_.snapshots.Find(call.args[0]);
+  const sandbox::Snapshot* found = parts_.snapshots.Find(call.caller(), call.args[0]);
   if (found == nullptr) return call.Respond(NoSuchSnapshot(call.args[0]));
   const bool creating = found->state == sandbox::Snapshot::State::kCreating;
-  if (auto removed = parts_.sandboxes.copies.RemoveSnapshot(call.args[0]); !removed) {
+  if (auto removed = parts_.sandboxes.copies.RemoveSnapshot(call.caller(), call.args[0]); !removed) {
     ApiError error = MapError(removed.error(), Doing::kRemoveSnapshot);
     if (creating) error.code = "SNAPSHOT::INVALID_STATE";
     return call.Respond(error);

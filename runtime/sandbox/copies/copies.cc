@@ -33,23 +33,25 @@ Result<Snapshot> Copies::TakeSnapshot(const tenants::Caller& caller, const std::
   return taken;
 }
 
-void Copies::ImportSnapshot(UniqueFd archive, std::string name, Snapshots::Check check,
-                            Snapshots::Imported done) {
+void Copies::ImportSnapshot(const tenants::Caller& caller, UniqueFd archive, std::string name,
+                            Snapshots::Check check, Snapshots::Imported done) {
   parts_.snapshots.Import(
-      std::move(archive), std::move(name), std::move(check),
+      caller, std::move(archive), std::move(name), std::move(check),
       [this, done = std::move(done), alive = guard_.watch()](const Result<Snapshot>& snapshot) {
         if (!snapshot && !alive.expired()) parts_.layers.Collect();
         done(snapshot);
       });
 }
 
-Status Copies::RemoveSnapshot(const std::string& id) {
+Status Copies::RemoveSnapshot(const tenants::Caller& caller, const std::string& id) {
+  const bool is_there = parts_.snapshots.Find(caller, id) != nullptr;
   for (const auto& [user, sandbox] : parts_.registry) {
-    if (sandbox.spec.snapshot_id != id || !CountsForOrigin(sandbox.state)) continue;
-    return Fail(Code::kFailedPrecondition, "snapshot " + id + " is used by sandbox " + user +
+    if (!is_there || sandbox.spec.snapshot_id != id || !CountsForOrigin(sandbox.state)) continue;
+    const std::string whose = MaySee(caller, sandbox) ? "sandbox " + user : "a sandbox of the host";
+    return Fail(Code::kFailedPrecondition, "snapshot " + id + " is used by " + whose +
                                                ", which was restored from it: delete that first");
   }
-  ATOLL_TRY(parts_.snapshots.Remove(id));
+  ATOLL_TRY(parts_.snapshots.Remove(caller, id));
   parts_.layers.Collect();
   return {};
 }
@@ -81,7 +83,7 @@ void Copies::Diff(const tenants::Caller& caller, const std::string& id, const st
                      [this](wire::LayerId layer) { return !parts_.images.IsWritten(layer); });
     asked.against.assign(image, sandbox.layers.end());
   } else {
-    auto usable = parts_.snapshots.Usable(snapshot);
+    auto usable = parts_.snapshots.Usable(caller, snapshot);
     if (!usable) return done(Fail(std::move(usable).error()));
     if (usable->image_digest != sandbox.image_digest) {
       return done(Fail(Code::kFailedPrecondition,

@@ -50,12 +50,12 @@ class Copies {
   Result<Snapshot> TakeSnapshot(const tenants::Caller& caller, const std::string& id,
                                 const std::string& name);
   // See Snapshots::Import. A failure leaves nothing behind.
-  void ImportSnapshot(UniqueFd archive, std::string name, Snapshots::Check check,
-                      Snapshots::Imported done);
+  void ImportSnapshot(const tenants::Caller& caller, UniqueFd archive, std::string name,
+                      Snapshots::Check check, Snapshots::Imported done);
   // Removes a snapshot. Once it returns, clients do not find the snapshot; layers without other
-  // users are removed soon. kFailedPrecondition: it is being taken, or a sandbox restored from it
-  // has not ended.
-  Status RemoveSnapshot(const std::string& id);
+  // users are removed soon. kNotFound. kFailedPrecondition: it is being taken, or a sandbox
+  // restored from it has not ended.
+  Status RemoveSnapshot(const tenants::Caller& caller, const std::string& id);
 
   // Writes the difference between the sandbox's files and its image, or the snapshot `snapshot` if
   // not empty, into the pipe `out` while the sandbox runs; see wire::DiffUpper. kNotFound.

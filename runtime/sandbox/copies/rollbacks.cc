@@ -123,7 +123,7 @@ bool Rollbacks::Join(const tenants::Caller& caller, const std::string& id,
   }
   const Sandbox* const sandbox = parts_.registry.Find(caller, id);
   if (sandbox == nullptr || !IsRolledBackLater(*sandbox)) return false;
-  const auto snapshot = parts_.snapshots.Usable(wanted.snapshot_id);
+  const auto snapshot = parts_.snapshots.Usable(caller, wanted.snapshot_id);
   if (!snapshot || snapshot->layers != sandbox->layers) return false;
   answered(std::vector{id});
   return true;
@@ -148,7 +148,7 @@ tl::expected<Sandbox, CreateError> Rollbacks::Next(const tenants::Caller& caller
                         "sandbox " + id + " is being rolled back by another request"));
   }
   if (Status known = parts_.objects.Check(now); !known) return refuse(std::move(known).error());
-  auto usable = parts_.snapshots.Usable(snapshot_id);
+  auto usable = parts_.snapshots.Usable(caller, snapshot_id);
   if (usable && usable->image_digest != now.image_digest) {
     usable = Fail(Code::kInvalidArgument, "snapshot " + snapshot_id + " is of image " +
                                               usable->image + ", sandbox " + id + " of " +

@@ -159,7 +159,7 @@ tl::expected<Checked, CreateError> Check::Create(const tenants::Caller& caller,
                                                  const Wanted& wanted) const {
   std::optional<Snapshot> snapshot;
   if (!wanted.spec.snapshot_id.empty()) {
-    auto usable = parts_.snapshots.Usable(wanted.spec.snapshot_id);
+    auto usable = parts_.snapshots.Usable(caller, wanted.spec.snapshot_id);
     if (!usable) {
       CreateError refused(std::move(usable).error());
       refused.snapshot = true;

@@ -45,7 +45,7 @@ void LayerWatch::FindStore(std::function<void(Result<std::string>)> done) {
   for (const images::Image& image : images_.List()) {
     layers.insert(image.layers.begin(), image.layers.end());
   }
-  for (const Snapshot* snapshot : snapshots_.All()) {
+  for (const Snapshot* snapshot : snapshots_.All(tenants::Caller::Daemon())) {
     if (snapshot->state != Snapshot::State::kReady) continue;
     layers.insert(snapshot->layers.begin(), snapshot->layers.end());
   }
@@ -77,7 +77,7 @@ std::string LayerWatch::TroubleOf(const std::set<wire::LayerId>& missing) const 
   };
   size_t images = 0, snapshots = 0;
   for (const images::Image& image : images_.List()) images += lacks(image.layers);
-  for (const Snapshot* snapshot : snapshots_.All()) snapshots += lacks(snapshot->layers);
+  for (const Snapshot* snapshot : snapshots_.All(tenants::Caller::Daemon())) snapshots += lacks(snapshot->layers);
   if (images + snapshots == 0) return {};
   return "the store lacks layers of " + std::to_string(images) + " images and " +
          std::to_string(snapshots) +

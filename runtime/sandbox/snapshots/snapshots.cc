@@ -104,6 +104,7 @@ Result<Snapshot> Snapshots::Take(const Sandbox& source, const std::string& name,
   ATOLL_TRY(CheckBytes());
   Snapshot snapshot;
   snapshot.id = NewSandboxId();
+  snapshot.tenant = source.tenant;
   snapshot.sandbox_id = source.id;
   snapshot.name = name;
   snapshot.reason = "snapshot_accepted";
@@ -134,24 +135,27 @@ Result<Snapshot> Snapshots::Take(const Sandbox& source, const std::string& name,
   return snapshot;
 }
 
-void Snapshots::Import(UniqueFd archive, std::string name, Check check, Imported done) {
+void Snapshots::Import(const tenants::Caller& caller, UniqueFd archive, std::string name,
+                       Check check, Imported done) {
   images_.ImportLayers(
       std::move(archive),
       [check = std::move(check)](const images::Image& image) -> Status {
         ATOLL_ASSIGN(const Snapshot snapshot, SnapshotOf(image));
         return check(snapshot);
       },
-      guard_([this, name = std::move(name),
+      guard_([this, tenant = caller.tenant, name = std::move(name),
               done = std::move(done)](const Result<images::Image>& image) {
-        done(image ? Admit(*image, name) : Fail(image.error()));
+        done(image ? Admit(tenant, *image, name) : Fail(image.error()));
       }));
 }
 
-Result<Snapshot> Snapshots::Admit(const images::Image& image, const std::string& name) {
+Result<Snapshot> Snapshots::Admit(const std::string& tenant, const images::Image& image,
+                                  const std::string& name) {
   // Other snapshots may have been added during the import.
   ATOLL_TRY(CheckCount());
   ATOLL_ASSIGN(Snapshot snapshot, SnapshotOf(image));
   snapshot.id = NewSandboxId();
+  snapshot.tenant = tenant;
   if (!name.empty()) snapshot.name = name;
   snapshot.state = Stage::kReady;
   snapshot.reason = "snapshot_imported";
@@ -256,20 +260,23 @@ Status Snapshots::Enter(Snapshot& snapshot, Stage state, const char* reason, std
   return store_.Rewrite(snapshot);
 }
 
-const Snapshot* Snapshots::Find(const std::string& id) const {
+const Snapshot* Snapshots::Find(const tenants::Caller& caller, const std::string& id) const {
   const auto found = snapshots_.find(id);
-  return found == snapshots_.end() ? nullptr : &found->second;
+  if (found == snapshots_.end() || !caller.Sees(found->second.tenant)) return nullptr;
+  return &found->second;
 }
 
-std::vector<const Snapshot*> Snapshots::All() const {
+std::vector<const Snapshot*> Snapshots::All(const tenants::Caller& caller) const {
   std::vector<const Snapshot*> all;
   all.reserve(snapshots_.size());
-  for (const auto& [id, snapshot] : snapshots_) all.push_back(&snapshot);
+  for (const auto& [id, snapshot] : snapshots_) {
+    if (caller.Sees(snapshot.tenant)) all.push_back(&snapshot);
+  }
   return all;
 }
 
-Result<Snapshot> Snapshots::Usable(const std::string& id) const {
-  const Snapshot* snapshot = Find(id);
+Result<Snapshot> Snapshots::Usable(const tenants::Caller& caller, const std::string& id) const {
+  const Snapshot* snapshot = Find(caller, id);
   if (snapshot == nullptr) {
     return Fail(Code::kNotFound, "snapshot '" + id.substr(0, 64) + "' does not exist");
   }
@@ -286,9 +293,9 @@ Result<Snapshot> Snapshots::Usable(const std::string& id) const {
   return *snapshot;
 }
 
-Status Snapshots::Remove(const std::string& id) {
+Status Snapshots::Remove(const tenants::Caller& caller, const std::string& id) {
   const auto found = snapshots_.find(id);
-  if (found == snapshots_.end()) {
+  if (found == snapshots_.end() || !caller.Sees(found->second.tenant)) {
     return Fail(Code::kNotFound, "snapshot '" + id.substr(0, 64) + "' does not exist");
   }
   if (found->second.state == Stage::kCreating) {
@@ -301,10 +308,12 @@ Status Snapshots::Remove(const std::string& id) {
   return {};
 }
 
-std::vector<std::string> Snapshots::UsersOf(const images::Image& image) const {
+std::vector<std::string> Snapshots::UsersOf(const tenants::Caller& caller,
+                                            const images::Image& image) const {
   std::vector<std::string> ids;
   for (const auto& [id, snapshot] : snapshots_) {
-    if (snapshot.state != Stage::kFailed && snapshot.image_digest == image.digest) {
+    if (snapshot.state != Stage::kFailed && snapshot.image_digest == image.digest &&
+        caller.Sees(snapshot.tenant)) {
       ids.push_back(id);
     }
   }

@@ -32,6 +32,7 @@
 #include "runtime/base/result.h"
 #include "runtime/sandbox/record/sandbox.h"
 #include "runtime/sandbox/store/snapshot_store.h"
+#include "runtime/tenants/caller.h"
 #include "runtime/wire/reply.h"
 
 namespace atl::launch {
@@ -61,30 +62,33 @@ class Snapshots {
   Snapshots(const Snapshots&) = delete;
   Snapshots& operator=(const Snapshots&) = delete;
 
-  // Takes a snapshot of a live sandbox. Records it as Creating, and as Ready or Failed later.
+  // Takes a snapshot of a live sandbox, whose owner it gets. Records it as Creating, and as Ready or Failed later.
   // kFailedPrecondition: a snapshot of the sandbox is in flight, or there would be too many layers.
   // kResourceExhausted, ENOSPC: a limit of the operator, or a full disk.
   Result<Snapshot> Take(const Sandbox& source, const std::string& name,
                         std::shared_ptr<const void> use);
-  // Imports a snapshot that a daemon has exported (snapshot_facts.h) as a new Ready one. `name`
+  // Imports a snapshot that a daemon has exported (snapshot_facts.h) as a new Ready one, which the
+  // caller owns. `name`
   // empty: it keeps its own name. `check` may refuse it by its description, and runs on another
   // thread. kResourceExhausted, ENOSPC: see Take. A failure may leave layers for the next
   // collection.
   using Check = std::function<Status(const Snapshot&)>;
   using Imported = std::function<void(const Result<Snapshot>&)>;
-  void Import(UniqueFd archive, std::string name, Check check, Imported done);
+  void Import(const tenants::Caller& caller, UniqueFd archive, std::string name, Check check,
+              Imported done);
   // kResourceExhausted, ENOSPC: the number of snapshots has reached the operator's limit.
   Status CheckCount() const;
-  // Returns null for an unknown id. Valid until the next call.
-  const Snapshot* Find(const std::string& id) const;
-  // Returns all snapshots, in no order.
-  std::vector<const Snapshot*> All() const;
-  // Returns a snapshot that can be restored. kNotFound. kFailedPrecondition: it is not ready.
+  // Returns null for an unknown id, and for a snapshot that the caller does not see. Valid until the
+  // next call.
+  const Snapshot* Find(const tenants::Caller& caller, const std::string& id) const;
+  // Returns all snapshots that the caller sees, in no order.
+  std::vector<const Snapshot*> All(const tenants::Caller& caller) const;
+  // Returns a snapshot that can be restored. kNotFound: Find returns null. kFailedPrecondition: it is not ready.
   // kInvalidArgument: the store has lost one of its layers.
-  Result<Snapshot> Usable(const std::string& id) const;
-  // Removes the snapshot. The next collection removes its layers. kNotFound. kFailedPrecondition:
-  // it is being taken.
-  Status Remove(const std::string& id);
+  Result<Snapshot> Usable(const tenants::Caller& caller, const std::string& id) const;
+  // Removes the snapshot. The next collection removes its layers. kNotFound: Find returns
+  // null. kFailedPrecondition: it is being taken.
+  Status Remove(const tenants::Caller& caller, const std::string& id);
 
   // Copies what a sandbox has written, as it is at one moment, into a layer. The layer has no user:
   // the caller registers its own use before. Calls `done` later: success means that the layer is
@@ -103,8 +107,8 @@ class Snapshots {
 
   // Returns true if a snapshot uses the layer. The image store asks it.
   bool LayerInUse(wire::LayerId layer) const { return layer_users_.contains(layer); }
-  // Returns the ids of snapshots that need the image, in order.
-  std::vector<std::string> UsersOf(const images::Image& image) const;
+  // Returns the ids of snapshots that need the image and that the caller sees, in order.
+  std::vector<std::string> UsersOf(const tenants::Caller& caller, const images::Image& image) const;
 
   const SnapshotStats& stats() const { return stats_; }
 
@@ -118,7 +122,8 @@ class Snapshots {
         config_(std::move(config)) {}
 
   Status Load();
-  Result<Snapshot> Admit(const images::Image& image, const std::string& name);
+  Result<Snapshot> Admit(const std::string& tenant, const images::Image& image,
+                         const std::string& name);
   uint64_t BytesLeft() const;
   void Hold(const Snapshot& snapshot);
   void Drop(const Snapshot& snapshot);

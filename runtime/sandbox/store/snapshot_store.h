@@ -29,6 +29,7 @@ struct Snapshot {
   enum class State : uint8_t { kCreating, kReady, kFailed };
 
   std::string id;
+  std::string tenant;      // owner; empty: the host
   std::string sandbox_id;  // the source, which may be gone
   std::string name;        // empty: none
   State state = State::kCreating;
@@ -74,6 +75,7 @@ void VisitFields(S& snapshot, Io& io) {
   });
   io.Required("metadata", snapshot.metadata);
   io.Required("layers", snapshot.layers);
+  io.Optional("tenant", snapshot.tenant);
 }
 
 using SnapshotStore = RecordTable<Snapshot>;

@@ -74,7 +74,7 @@ TEST_F(ForkTest, ChildrenHaveItsFilesAndItsSpecAndNothingElseOfIt) {
   ASSERT_EQ(outcome->called, 1);
   ASSERT_TRUE(outcome->made);
   ASSERT_EQ(outcome->made->size(), 3U);
-  EXPECT_TRUE(snapshots->All().empty());
+  EXPECT_TRUE(snapshots->All(kCaller).empty());
   std::set<std::string> own = {parent.id, parent.access_token, parent.secure_token};
   for (const Sandbox& child : *outcome->made) {
     EXPECT_EQ(child.state, State::kRunning);

@@ -141,7 +141,7 @@ TEST_F(RollbackTest, AgainAndAgain) {
   EXPECT_EQ(spawner.AnswerDestroy(), former);
   loop.Run();
   EXPECT_EQ(sandboxes->registry.size(), 0U);
-  ASSERT_TRUE(sandboxes->copies.RemoveSnapshot(snapshot));
+  ASSERT_TRUE(sandboxes->copies.RemoveSnapshot(kCaller, snapshot));
   EXPECT_FALSE(sandboxes->layers.InUse(101));
 }
 
@@ -152,7 +152,7 @@ TEST_F(RollbackTest, ItsLayersOutliveTheSnapshot) {
   BuildNext();
   spawner.AnswerDestroy();
   loop.Run();
-  ASSERT_TRUE(sandboxes->copies.RemoveSnapshot(snapshot));
+  ASSERT_TRUE(sandboxes->copies.RemoveSnapshot(kCaller, snapshot));
   EXPECT_TRUE(sandboxes->layers.InUse(101));
 }
 
@@ -339,7 +339,7 @@ TEST_F(RollbackTest, ABuildThatFailsLeavesItAsItWas) {
   EXPECT_EQ(outcome->made.error().message(), "step mounts");
   EXPECT_EQ(spawner.AnswerDestroy(), host_id);
   ExpectAsItWas(before);
-  ASSERT_TRUE(sandboxes->copies.RemoveSnapshot(snapshot));
+  ASSERT_TRUE(sandboxes->copies.RemoveSnapshot(kCaller, snapshot));
   EXPECT_FALSE(sandboxes->layers.InUse(101));
 }
 
@@ -475,7 +475,7 @@ TEST_F(RollbackTest, ASpawnerThatDiesAfterTheRecordIsAskedAgain) {
     EXPECT_TRUE(outcome->made);
     ASSERT_TRUE(sandboxes->endings.Delete(kCaller, id));
     EXPECT_EQ(spawner.AnswerDestroy(), host_id);
-    ASSERT_TRUE(sandboxes->copies.RemoveSnapshot(snapshot));
+    ASSERT_TRUE(sandboxes->copies.RemoveSnapshot(kCaller, snapshot));
   }
 }
 

@@ -49,12 +49,12 @@ void EachMember(R& r, F each) {
 }
 template <MaybeConst<Snapshot> R, typename F>
 void EachMember(R& r, F each) {
-  auto& [id, sandbox, name, state, reason, message, created, transition, size, image, digest,
-         config, metadata, layers] = r;
+  auto& [id, tenant, sandbox, name, state, reason, message, created, transition, size, image,
+         digest, config, metadata, layers] = r;
   auto& [env, entrypoint, cmd, working_dir, user, architecture, labels, exposed_ports, volumes,
          shell, stop_signal] = config;
-  [&](auto&... all) { (each(all), ...); }(id, sandbox, name, state, reason, message, created,
-                                          transition, size, image, digest, env, entrypoint, cmd,
+  [&](auto&... all) { (each(all), ...); }(id, tenant, sandbox, name, state, reason, message,
+                                          created, transition, size, image, digest, env, entrypoint, cmd,
                                           working_dir, user, architecture, labels, exposed_ports,
                                           volumes, shell, stop_signal, metadata, layers);
 }

@@ -23,7 +23,7 @@ class SnapshotsTest : public LifecycleTest {
     const Snapshot taken = Take(id);
     spawner.AnswerCopy();
     spawner.AnswerPublish();
-    return *snapshots->Find(taken.id);
+    return *snapshots->Find(kCaller, taken.id);
   }
   Result<Sandbox> Restore(const std::string& snapshot) {
     Wanted wanted = Want();
@@ -51,9 +51,9 @@ TEST_F(SnapshotsTest, GoesFromCreatingToReady) {
   const wire::CopyUpper asked = spawner.AnswerCopy(FakeSpawner::Report(5000));
   EXPECT_EQ(asked.id, id);
   EXPECT_EQ(asked.layer, 101U);
-  EXPECT_EQ(snapshots->Find(taken.id)->state, Stage::kCreating);
+  EXPECT_EQ(snapshots->Find(kCaller, taken.id)->state, Stage::kCreating);
   EXPECT_EQ(spawner.AnswerPublish(), 101U);
-  const Snapshot ready = *snapshots->Find(taken.id);
+  const Snapshot ready = *snapshots->Find(kCaller, taken.id);
   EXPECT_EQ(ready.state, Stage::kReady);
   EXPECT_EQ(ready.reason, "snapshot_runtime_ready");
   EXPECT_EQ(ready.size_bytes, 5000U);
@@ -64,7 +64,7 @@ TEST_F(SnapshotsTest, GoesFromCreatingToReady) {
   EXPECT_EQ(snapshots->stats().held_micros, 700U);
   // A restart reads the same snapshot.
   Boot({});
-  const Snapshot* again = snapshots->Find(taken.id);
+  const Snapshot* again = snapshots->Find(kCaller, taken.id);
   ASSERT_NE(again, nullptr);
   EXPECT_EQ(again->name, "first");
   EXPECT_EQ(again->sandbox_id, id);
@@ -115,7 +115,7 @@ TEST_F(SnapshotsTest, NoTwoOfOneSandboxAtATime) {
   const std::string id = CreateRunning();
   const Snapshot first = Take(id);
   EXPECT_EQ(CodeOf(sandboxes->copies.TakeSnapshot(kCaller, id, "")), Code::kFailedPrecondition);
-  EXPECT_EQ(snapshots->All().size(), 1U);
+  EXPECT_EQ(snapshots->All(kCaller).size(), 1U);
   EXPECT_EQ(images.last_layer, 101U);
   spawner.AnswerCopy();
   spawner.AnswerPublish();
@@ -161,11 +161,11 @@ TEST_F(SnapshotsTest, TwoAtOnceKeepTheBoundTogether) {
   const Snapshot first = Take(a), second = Take(b);
   for (int i = 0; i < 2; ++i) EXPECT_EQ(spawner.AnswerCopy().max_bytes, 5000U);
   for (int i = 0; i < 2; ++i) spawner.AnswerPublish();
-  EXPECT_EQ(snapshots->Find(first.id)->state, Stage::kReady);
-  EXPECT_EQ(snapshots->Find(second.id)->state, Stage::kFailed);
+  EXPECT_EQ(snapshots->Find(kCaller, first.id)->state, Stage::kReady);
+  EXPECT_EQ(snapshots->Find(kCaller, second.id)->state, Stage::kFailed);
   EXPECT_EQ(images.dropped, (std::vector<wire::LayerId>{102}));
   // The limit counts layers. A deleted snapshot's layer stays as long as another snapshot uses it.
-  ASSERT_TRUE(sandboxes->copies.RemoveSnapshot(first.id));
+  ASSERT_TRUE(sandboxes->copies.RemoveSnapshot(kCaller, first.id));
   Take(b);
   EXPECT_EQ(spawner.AnswerCopy().max_bytes, 904U);
 }
@@ -181,27 +181,27 @@ TEST_F(SnapshotsTest, ALayerTooManyIsRefused) {
 TEST_F(SnapshotsTest, WhatFailsLeavesNoLayer) {
   const Snapshot copy = Take(CreateRunning());
   spawner.AnswerCopy(Fail(Code::kInvalidArgument, "error no_room: the disk is full\n"));
-  EXPECT_EQ(snapshots->Find(copy.id)->state, Stage::kFailed);
-  EXPECT_EQ(snapshots->Find(copy.id)->reason, "snapshot_runtime_failed");
-  EXPECT_EQ(snapshots->Find(copy.id)->message, "the disk is full");
+  EXPECT_EQ(snapshots->Find(kCaller, copy.id)->state, Stage::kFailed);
+  EXPECT_EQ(snapshots->Find(kCaller, copy.id)->reason, "snapshot_runtime_failed");
+  EXPECT_EQ(snapshots->Find(kCaller, copy.id)->message, "the disk is full");
   const Snapshot report = Take(CreateRunning());
   spawner.AnswerCopy(wire::Copied{"nonsense", 0});
-  EXPECT_EQ(snapshots->Find(report.id)->state, Stage::kFailed);
+  EXPECT_EQ(snapshots->Find(kCaller, report.id)->state, Stage::kFailed);
   const Snapshot publish = Take(CreateRunning());
   spawner.AnswerCopy();
   spawner.AnswerPublish(Fail(Code::kInternal, "rename"));
-  EXPECT_EQ(snapshots->Find(publish.id)->state, Stage::kFailed);
+  EXPECT_EQ(snapshots->Find(kCaller, publish.id)->state, Stage::kFailed);
   images.keep_error = Error(Code::kResourceExhausted, "full", ENOSPC);
   const Snapshot keep = Take(CreateRunning());
   spawner.AnswerCopy();
   spawner.AnswerPublish();
-  EXPECT_EQ(snapshots->Find(keep.id)->state, Stage::kFailed);
+  EXPECT_EQ(snapshots->Find(kCaller, keep.id)->state, Stage::kFailed);
   EXPECT_EQ(images.dropped, (std::vector<wire::LayerId>{101, 102, 103, 104}));
   EXPECT_FALSE(sandboxes->layers.InUse(101));
   const auto refused = Restore(keep.id);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), Code::kFailedPrecondition);
-  EXPECT_TRUE(sandboxes->copies.RemoveSnapshot(keep.id));
+  EXPECT_TRUE(sandboxes->copies.RemoveSnapshot(kCaller, keep.id));
 }
 
 TEST_F(SnapshotsTest, AStartEndsWhatWasBegun) {
@@ -210,15 +210,15 @@ TEST_F(SnapshotsTest, AStartEndsWhatWasBegun) {
   spawner.copies.clear();
   images.kept.insert(with.layers.front());
   Boot({});
-  EXPECT_EQ(snapshots->Find(without.id)->state, Stage::kFailed);
-  EXPECT_EQ(snapshots->Find(without.id)->reason, "snapshot_recovery_missing_image");
-  EXPECT_EQ(snapshots->Find(with.id)->state, Stage::kReady);
-  EXPECT_EQ(snapshots->Find(with.id)->reason, "snapshot_recovery_ready");
+  EXPECT_EQ(snapshots->Find(kCaller, without.id)->state, Stage::kFailed);
+  EXPECT_EQ(snapshots->Find(kCaller, without.id)->reason, "snapshot_recovery_missing_image");
+  EXPECT_EQ(snapshots->Find(kCaller, with.id)->state, Stage::kReady);
+  EXPECT_EQ(snapshots->Find(kCaller, with.id)->reason, "snapshot_recovery_ready");
   EXPECT_TRUE(sandboxes->layers.InUse(with.layers.front()));
   EXPECT_FALSE(sandboxes->layers.InUse(without.layers.front()));
   // The failure is recorded, too.
   Boot({});
-  EXPECT_EQ(snapshots->Find(without.id)->state, Stage::kFailed);
+  EXPECT_EQ(snapshots->Find(kCaller, without.id)->state, Stage::kFailed);
 }
 
 TEST_F(SnapshotsTest, LayersStayWithWhoNeedsThem) {
@@ -227,28 +227,28 @@ TEST_F(SnapshotsTest, LayersStayWithWhoNeedsThem) {
   ASSERT_TRUE(sandboxes->endings.Delete(kCaller, source));
   spawner.AnswerDestroy();
   EXPECT_TRUE(sandboxes->layers.InUse(1));
-  EXPECT_EQ(snapshots->UsersOf(images.image), std::vector<std::string>{parent.id});
+  EXPECT_EQ(snapshots->UsersOf(kCaller, images.image), std::vector<std::string>{parent.id});
   const std::string restored = Restore(parent.id)->id;
-  EXPECT_EQ(sandboxes->copies.RemoveSnapshot(parent.id).error().code(), Code::kFailedPrecondition);
-  ASSERT_NE(snapshots->Find(parent.id), nullptr);
+  EXPECT_EQ(sandboxes->copies.RemoveSnapshot(kCaller, parent.id).error().code(), Code::kFailedPrecondition);
+  ASSERT_NE(snapshots->Find(kCaller, parent.id), nullptr);
   const Snapshot child = TakeWhole(restored);
   ASSERT_TRUE(sandboxes->endings.Delete(kCaller, restored));
   spawner.AnswerDestroy();
   const int collected = images.collected;
-  ASSERT_TRUE(sandboxes->copies.RemoveSnapshot(parent.id));
-  EXPECT_EQ(snapshots->Find(parent.id), nullptr);
+  ASSERT_TRUE(sandboxes->copies.RemoveSnapshot(kCaller, parent.id));
+  EXPECT_EQ(snapshots->Find(kCaller, parent.id), nullptr);
   EXPECT_EQ(images.collected, collected + 1);
   EXPECT_TRUE(sandboxes->layers.InUse(parent.layers.front()));
-  ASSERT_TRUE(sandboxes->copies.RemoveSnapshot(child.id));
+  ASSERT_TRUE(sandboxes->copies.RemoveSnapshot(kCaller, child.id));
   EXPECT_FALSE(sandboxes->layers.InUse(parent.layers.front()));
   EXPECT_FALSE(sandboxes->layers.InUse(1));
 }
 
 TEST_F(SnapshotsTest, NoneIsRemovedWhileItIsTaken) {
   const Snapshot taken = Take(CreateRunning());
-  EXPECT_EQ(sandboxes->copies.RemoveSnapshot(taken.id).error().code(), Code::kFailedPrecondition);
-  EXPECT_NE(snapshots->Find(taken.id), nullptr);
-  EXPECT_EQ(sandboxes->copies.RemoveSnapshot("none").error().code(), Code::kNotFound);
+  EXPECT_EQ(sandboxes->copies.RemoveSnapshot(kCaller, taken.id).error().code(), Code::kFailedPrecondition);
+  EXPECT_NE(snapshots->Find(kCaller, taken.id), nullptr);
+  EXPECT_EQ(sandboxes->copies.RemoveSnapshot(kCaller, "none").error().code(), Code::kNotFound);
 }
 
 TEST_F(SnapshotsTest, OneFromElsewhereIsNewHere) {
@@ -257,7 +257,7 @@ TEST_F(SnapshotsTest, OneFromElsewhereIsNewHere) {
   const Snapshot taken = Take(CreateRunning(wanted), "first");
   spawner.AnswerCopy();
   spawner.AnswerPublish();
-  images::Image image = ImageOf(*snapshots->Find(taken.id));
+  images::Image image = ImageOf(*snapshots->Find(kCaller, taken.id));
   EXPECT_EQ(image.name, "snapshot:" + taken.id);
   EXPECT_EQ(image.layers, (std::vector<wire::LayerId>{101, 2, 1}));
   // The image as another store has it.
@@ -269,7 +269,7 @@ TEST_F(SnapshotsTest, OneFromElsewhereIsNewHere) {
   std::optional<Result<Snapshot>> imported;
   const auto import = [&](const std::string& name) {
     sandboxes->copies.ImportSnapshot(
-        UniqueFd(), name,
+        kCaller, UniqueFd(), name,
         [](const Snapshot& said) -> Status {
           if (said.metadata.contains("team")) return {};
           return Fail(Code::kInvalidArgument, "no team");
@@ -281,7 +281,7 @@ TEST_F(SnapshotsTest, OneFromElsewhereIsNewHere) {
   EXPECT_TRUE(images.imports[0].accept(image));
   images.imports[0].done(image);
   ASSERT_TRUE(imported && *imported) << imported->error().message();
-  const Snapshot copy = *snapshots->Find((*imported)->id);
+  const Snapshot copy = *snapshots->Find(kCaller, (*imported)->id);
   EXPECT_NE(copy.id, taken.id);
   EXPECT_EQ(copy.name, "first");
   EXPECT_EQ(copy.state, Stage::kReady);
@@ -345,7 +345,7 @@ TEST_F(SnapshotsTest, ThoseFromElsewhereAreCounted) {
   for (int i = 0; i < 2; ++i) {
     EXPECT_TRUE(snapshots->CheckCount());
     sandboxes->copies.ImportSnapshot(
-        UniqueFd(), "", [](const Snapshot&) { return Status(); },
+        kCaller, UniqueFd(), "", [](const Snapshot&) { return Status(); },
         [&](const Result<Snapshot>& snapshot) { admitted.push_back(snapshot.has_value()); });
   }
   for (const auto& import : images.imports) import.done(image);
