@@ -87,7 +87,7 @@ Result<Enforcer::Slot> Enforcer::Make(const SlotRequest& request) const {
                                               "' needs a network; name one with network");
     }
   }
-  slot.network = request.network;
+  if (!request.network.empty()) slot.network = NetworkKey(request.tenant, request.network);
   slot.hostname = request.hostname;
   if (request.bytes_per_second != 0 && (request.bytes_per_second < kLeastBytesPerSecond ||
                                         request.bytes_per_second > kMostBytesPerSecond)) {

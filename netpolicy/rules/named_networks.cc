@@ -4,6 +4,11 @@
 
 namespace atl::netpolicy {
 
+// No label of a name has a slash.
+std::string NetworkKey(const std::string& tenant, const std::string& name) {
+  return tenant.empty() ? name : tenant + "/" + name;
+}
+
 uint32_t NamedNetworks::Join(const std::string& network, const std::string& hostname,
                              uint32_t slot) {
   Network& joined = networks_[network];

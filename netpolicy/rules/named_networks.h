@@ -13,6 +13,11 @@
 
 namespace atl::netpolicy {
 
+// Returns the key of a network by its owner and its name. Networks of one name that belong to two
+// tenants have nothing in common.
+std::string NetworkKey(const std::string& tenant, const std::string& name);
+
+// `network`: a NetworkKey.
 class NamedNetworks {
  public:
   // Adds a slot and returns the network's number, which does not change while the network has
