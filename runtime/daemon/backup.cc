@@ -70,7 +70,7 @@ Result<std::vector<std::string>> DirectoriesOf(const std::string& state) {
   ATOLL_ASSIGN(const auto records, volumes->Load());
   for (const sandbox::VolumeRecord& volume : records) {
     if (volume.state != sandbox::VolumeRecord::State::kReady) continue;
-    paths.push_back(spawner::Store::VolumeDirectory(volume.name));
+    paths.push_back(spawner::Store::VolumeDirectory(volume.directory));
   }
   return paths;
 }

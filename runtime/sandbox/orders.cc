@@ -10,9 +10,24 @@ Origin OriginOf(const Wanted& wanted) {
   return wanted.spec.snapshot_id.empty() ? Origin::kCold : Origin::kSnapshot;
 }
 
+// Returns the request with the directories of the caller's own volumes.
+Wanted WithOwnVolumes(const tenants::Caller& caller, Wanted wanted) {
+  for (VolumeMount& mount : wanted.mounts) {
+    if (mount.volume.kind != wire::Volume::Kind::kNamed) continue;
+    mount.volume.source = wire::VolumeDirectory(caller.tenant, mount.volume.source);
+  }
+  return wanted;
+}
+
 }  // namespace
 
 void Orders::Create(const tenants::Caller& caller, const Wanted& wanted, const Created& done) {
+  // The host's volumes have the names that a request gives.
+  const bool own_volumes = !caller.tenant.empty() && !wanted.mounts.empty();
+  own_volumes ? Begin(caller, WithOwnVolumes(caller, wanted), done) : Begin(caller, wanted, done);
+}
+
+void Orders::Begin(const tenants::Caller& caller, const Wanted& wanted, const Created& done) {
   const SharedAttempt attempt =
       parts_.attempts.Begin(caller, {.key = wanted.idempotency_key,
                              .fingerprint = wanted.fingerprint,

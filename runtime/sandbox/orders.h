@@ -45,6 +45,7 @@ class Orders {
 
  private:
   using SharedAttempt = std::shared_ptr<Attempt>;
+  void Begin(const tenants::Caller& caller, const Wanted& wanted, const Created& done);
   void Build(const tenants::Caller& caller, const Wanted& wanted, const SharedAttempt& attempt);
   void BuildOfPool(const tenants::Caller& caller, const Wanted& wanted,
                    const SharedAttempt& attempt);

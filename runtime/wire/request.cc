@@ -8,7 +8,7 @@ namespace atl::wire {
 namespace {
 
 Status CheckName(const std::string& name) {
-  if (ValidVolumeName(name)) return {};
+  if (ValidVolumeDirectory(name)) return {};
   return Fail(Code::kInvalidArgument, "'" + name.substr(0, 64) + "' is not a volume name");
 }
 

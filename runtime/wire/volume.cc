@@ -26,6 +26,23 @@ bool ValidVolumeName(std::string_view name) {
          std::all_of(name.begin(), name.end(), [](char c) { return LowerOrDigit(c) || c == '-'; });
 }
 
+std::string VolumeDirectory(std::string_view tenant, std::string_view name) {
+  std::string directory(tenant);
+  if (!tenant.empty()) directory += '.';
+  return directory.append(name);
+}
+
+bool ValidVolumeDirectory(std::string_view directory) {
+  const size_t point = directory.find('.');
+  if (point == std::string_view::npos) return ValidVolumeName(directory);
+  return directory.size() <= kMaxName && ValidVolumeName(directory.substr(0, point)) &&
+         ValidVolumeName(directory.substr(point + 1));
+}
+
+std::string_view VolumeNameOf(std::string_view directory) {
+  return directory.substr(directory.find('.') + 1);
+}
+
 bool PlainRelativePath(std::string_view path) {
   if (path.empty() || path.size() > kMaxPath || path.find('\0') != std::string_view::npos) {
     return false;
@@ -54,7 +71,7 @@ Status CheckForm(const Volume& volume) {
                                 "' must be relative, without '.', '..' and empty components"));
   }
   const std::string source = "'" + volume.source.substr(0, 128) + "'";
-  if (volume.kind == Volume::Kind::kNamed && !ValidVolumeName(volume.source)) {
+  if (volume.kind == Volume::Kind::kNamed && !ValidVolumeDirectory(volume.source)) {
     return Fail(Bad(volume, source + " is not a volume name"));
   }
   if (volume.kind == Volume::Kind::kHost && !PlainAbsolutePath(volume.source)) {

@@ -13,7 +13,7 @@ namespace atl::wire {
 
 struct Volume {
   enum class Kind : uint8_t {
-    kNamed = 0,  // `source` is the name of a directory of the store's volumes
+    kNamed = 0,  // `source` is a directory of the store's volumes (ValidVolumeDirectory)
     kHost = 1,   // `source` is an absolute path of the host, within those that the spawner allows
     // `source` is a bucket of a store that the spawner allows (object_store.h), and `sub_path` the
     // prefix of its objects' names
@@ -56,6 +56,13 @@ Status CheckForm(const std::vector<Volume>& volumes);
 bool LowerOrDigit(char c);
 // Accepts a DNS label of up to 253 characters of [a-z0-9-].
 bool ValidVolumeName(std::string_view name);
+// Returns the directory of a volume in the store: NAME for one of the host, TENANT.NAME for one of a
+// tenant. No name has a point, so no name of one owner means a volume of another.
+std::string VolumeDirectory(std::string_view tenant, std::string_view name);
+// Accepts what VolumeDirectory returns, up to 253 characters.
+bool ValidVolumeDirectory(std::string_view directory);
+// Returns the name in a directory's name.
+std::string_view VolumeNameOf(std::string_view directory);
 // Accepts "a/b": no component is empty, "." or ".."; no NUL; not empty.
 bool PlainRelativePath(std::string_view path);
 // Accepts "/a/b": a slash and a plain relative path.

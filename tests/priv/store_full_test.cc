@@ -92,13 +92,13 @@ PRIV_TEST(StoreFull, WhatIsThereCanBeChangedAndRemoved) {
   ASSERT_TRUE(opened) << opened.error().message();
   Store& store = **opened;
   auto volumes = std::move(*VolumeStore::Open(disk.Path()));
-  const VolumeRecord volume{"v", VolumeRecord::State::kMaking, 0, ""};
+  const VolumeRecord volume{"v", VolumeRecord::State::kMaking, 0, "", ""};
   ASSERT_TRUE(volumes->Write(volume));
   for (int i = 0; i < 200; ++i) ASSERT_TRUE(store.Insert(Numbered(i)));
   disk.Fill();
   const int more = InsertUntilRefused(store, 200);
   EXPECT_EQ(store.Check().error().error_number(), ENOSPC);
-  EXPECT_EQ(volumes->Write({"w", VolumeRecord::State::kMaking, 0, ""}).error().error_number(),
+  EXPECT_EQ(volumes->Write({"w", VolumeRecord::State::kMaking, 0, "", ""}).error().error_number(),
             ENOSPC);
 
   // Several times the size of the log, so the log has to be checkpointed into the database.
@@ -112,7 +112,7 @@ PRIV_TEST(StoreFull, WhatIsThereCanBeChangedAndRemoved) {
   Sandbox patched = Numbered(0);
   patched.metadata["more"] = std::string(1000, 'n');
   EXPECT_TRUE(store.UpdateSpec(patched));
-  EXPECT_TRUE(volumes->Rewrite({"v", VolumeRecord::State::kRemoving, 0, ""}));
+  EXPECT_TRUE(volumes->Rewrite({"v", VolumeRecord::State::kRemoving, 0, "", ""}));
   EXPECT_TRUE(volumes->Remove("v"));
   for (int i = 1; i < 200 + more; ++i) {
     const Status removed = store.Remove(Numbered(i).id);

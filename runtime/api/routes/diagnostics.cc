@@ -105,7 +105,7 @@ std::string LimitsText(const cgroup::Limits& limits) {
 nlohmann::json VolumeJson(const wire::Volume& volume) {
   nlohmann::json out = {{"mountPath", volume.target}, {"readOnly", volume.read_only}};
   if (volume.kind == wire::Volume::Kind::kNamed) {
-    out["pvc"] = {{"claimName", volume.source}};
+    out["pvc"] = {{"claimName", wire::VolumeNameOf(volume.source)}};
   } else if (volume.kind == wire::Volume::Kind::kObjects) {
     const size_t slash = volume.source.find('/');
     out["ossfs"] = {{"endpoint", volume.source.substr(0, slash)},

@@ -22,10 +22,12 @@ namespace {
 constexpr size_t kMaxVolumeBody = 64 << 10;
 
 nlohmann::json VolumeJson(const sandbox::Volumes::View& volume) {
-  return {{"name", volume.name},
-          {"createdAt", FormatTime(volume.created_at_ms)},
-          {"usedBy", volume.used_by},
-          {"deleteOnSandboxTermination", volume.deleted_with_sandbox}};
+  nlohmann::json out = {{"name", volume.name},
+                        {"createdAt", FormatTime(volume.created_at_ms)},
+                        {"usedBy", volume.used_by},
+                        {"deleteOnSandboxTermination", volume.deleted_with_sandbox}};
+  if (!volume.tenant.empty()) out["tenant"] = volume.tenant;
+  return out;
 }
 
 ApiError NoSuchVolume(const std::string& name) {
@@ -39,14 +41,15 @@ void Api::AddVolumeRoutes() {
   router_.Add("POST", "/volumes", [this](const Call& call) { CreateVolume(call); });
   router_.Add("GET", "/volumes", [&volumes](const Call& call) {
     nlohmann::json items = nlohmann::json::array();
-    for (const auto& volume : volumes.List()) items.push_back(VolumeJson(volume));
+    for (const auto& volume : volumes.List(call.caller())) items.push_back(VolumeJson(volume));
     call.Respond(JsonResponse(200, {{"items", std::move(items)}}));
   });
   router_.Add("GET", "/volumes/{name}", [this](const Call& call) { GetVolume(call); });
   router_.Add("DELETE", "/volumes/{name}", [&volumes](const Call& call) {
+    const tenants::Caller caller = NamesOf(call);
     const std::string& name = call.args[0];
-    if (!volumes.Find(name)) return call.Respond(NoSuchVolume(name));
-    if (auto removed = volumes.Remove(name); !removed) {
+    if (!volumes.Find(caller, name)) return call.Respond(NoSuchVolume(name));
+    if (auto removed = volumes.Remove(caller, name); !removed) {
       return call.Respond(MapError(removed.error(), Doing::kVolume));
     }
     call.Respond(EmptyResponse(204));
@@ -58,7 +61,7 @@ void Api::CreateVolume(const Call& call) {
     if (!body) return call.Respond(MapError(body.error(), Doing::kReadBody));
     const auto wanted = ParseNewVolume(*body);
     if (!wanted) return call.Respond(wanted.error());
-    parts_.volumes.Create(wanted->name, wanted->disk_bytes,
+    parts_.volumes.Create(call.caller(), wanted->name, wanted->disk_bytes,
                           [call](const Result<sandbox::Volumes::View>& volume) {
                             if (!volume)
                               return call.Respond(MapError(volume.error(), Doing::kVolume));
@@ -69,12 +72,13 @@ void Api::CreateVolume(const Call& call) {
 
 void Api::GetVolume(const Call& call) {
   sandbox::Volumes& volumes = parts_.volumes;
+  const tenants::Caller caller = NamesOf(call);
   const std::string& name = call.args[0];
-  if (!volumes.Find(name)) return call.Respond(NoSuchVolume(name));
-  volumes.Use(name, [call, &volumes](const Result<wire::DiskUse>& use) {
+  if (!volumes.Find(caller, name)) return call.Respond(NoSuchVolume(name));
+  volumes.Use(caller, name, [call, &volumes](const Result<wire::DiskUse>& use) {
     if (!use) return call.Respond(MapError(use.error(), Doing::kVolume));
     // The volume may have been removed while it was measured.
-    const auto volume = volumes.Find(call.args[0]);
+    const auto volume = volumes.Find(NamesOf(call), call.args[0]);
     if (!volume) return call.Respond(NoSuchVolume(call.args[0]));
     nlohmann::json body = VolumeJson(*volume);
     body["size"] = DiskUseJson(*use);

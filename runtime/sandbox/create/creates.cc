@@ -45,13 +45,15 @@ void Creates::BuildAgain(Sandbox& sandbox) {
 }
 
 void Creates::HaveVolumes(const std::string& id, const std::vector<VolumeMount>& mounts) {
-  if (mounts.empty()) return Acquired(id);
-  parts_.volumes.Acquire(id, mounts, [this, id](Status acquired, wire::Volume::Kind failed) {
-    if (acquired) return Acquired(id);
-    if (Sandbox* const refused = parts_.registry.Look(id)) {
-      Refuse(*refused, CreateError(std::move(acquired).error(), failed));
-    }
-  });
+  const Sandbox* const sandbox = parts_.registry.Look(id);
+  if (mounts.empty() || sandbox == nullptr) return Acquired(id);
+  parts_.volumes.Acquire(sandbox->tenant, id, mounts,
+                         [this, id](Status acquired, wire::Volume::Kind failed) {
+                           if (acquired) return Acquired(id);
+                           if (Sandbox* const refused = parts_.registry.Look(id)) {
+                             Refuse(*refused, CreateError(std::move(acquired).error(), failed));
+                           }
+                         });
 }
 
 void Creates::Acquired(const std::string& id) {

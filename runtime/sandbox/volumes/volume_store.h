@@ -22,12 +22,13 @@ struct VolumeRecord {
   // has no record either, the create was never acknowledged.
   enum class State : uint8_t { kMaking = 0, kReady = 1, kRemoving = 2, kTrial = 3 };
 
-  std::string name;
+  std::string directory;  // wire::VolumeDirectory
   State state = State::kMaking;
   int64_t created_at_ms = 0;
-  std::string owner;  // the sandbox whose end removes the volume; empty: none
+  std::string owner;   // the sandbox whose end removes the volume; empty: none
+  std::string tenant;  // empty: the host
 
-  static constexpr auto kId = &VolumeRecord::name;
+  static constexpr auto kId = &VolumeRecord::directory;
 };
 
 inline constexpr std::string_view kVolumeStates[] = {"making", "ready", "removing", "trial"};
@@ -36,6 +37,7 @@ template <MaybeConst<VolumeRecord> R, typename Io>
 void VisitFields(R& volume, Io& io) {
   io.Word("state", volume.state, kVolumeStates);
   io.Required("owner", volume.owner);
+  io.Optional("tenant", volume.tenant);
 }
 
 using VolumeStore = RecordTable<VolumeRecord>;

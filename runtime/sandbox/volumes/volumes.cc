@@ -18,8 +18,15 @@ constexpr int64_t kRemoveRetryUs = 5000 * 1000;
 constexpr int64_t kVolumeWaitUs = 10 * 1000 * 1000;
 constexpr size_t kVolumeWaiters = 64;  // limit per volume
 
-std::string Named(const std::string& name) {
-  return "volume '" + name.substr(0, 253) + "'";
+std::string Named(const std::string& directory) {
+  return "volume '" + std::string(wire::VolumeNameOf(directory)) + "'";
+}
+
+Status CheckLength(const std::string& directory) {
+  if (wire::ValidVolumeDirectory(directory)) return {};
+  return Fail(Code::kInvalidArgument,
+              "the name of a volume is too long: with that of the tenant it has " +
+                  std::to_string(directory.size() - 1) + " characters, allowed are 252");
 }
 
 }  // namespace
@@ -30,8 +37,8 @@ Result<std::unique_ptr<Volumes>> Volumes::Open(Loop& loop, const Clock& clock,
   std::unique_ptr<Volumes> volumes(new Volumes(loop, clock, spawner, store, config));
   ATOLL_ASSIGN(std::vector<VolumeRecord> records, store.Load());
   for (VolumeRecord& record : records) {
-    const std::string name = record.name;
-    volumes->volumes_[name].record = std::move(record);
+    const std::string directory = record.directory;
+    volumes->volumes_[directory].record = std::move(record);
   }
   return volumes;
 }
@@ -47,7 +54,7 @@ void Volumes::Start() {
   std::vector<std::string> left_over;
   for (auto& [name, volume] : volumes_) {
     const std::string& owner = volume.record.owner;
-    const bool orphan = !owner.empty() && !names_.contains(owner);
+    const bool orphan = !owner.empty() && !held_.contains(owner);
     if (volume.record.state == VolumeStage::kReady && !orphan) continue;
     // Removed after the sandboxes that are still leaving.
     if (volume.record.state == VolumeStage::kRemoving && !IsFree(volume)) continue;
@@ -72,7 +79,8 @@ void Volumes::Start() {
 }
 
 Volumes::View Volumes::ViewOf(const Volume& volume) {
-  return {volume.record.name,
+  return {std::string(wire::VolumeNameOf(volume.record.directory)),
+          volume.record.tenant,
           volume.record.created_at_ms,
           {volume.users.begin(), volume.users.end()},
           volume.record.state == VolumeStage::kReady && !volume.record.owner.empty()};
@@ -86,42 +94,68 @@ bool Volumes::IsFree(const Volume& volume) {
   return volume.users.empty() && volume.leaving.empty();
 }
 
-std::vector<Volumes::View> Volumes::List() const {
+std::vector<Volumes::View> Volumes::List(const tenants::Caller& caller) const {
   std::vector<View> views;
-  for (const auto& [name, volume] : volumes_) {
-    if (Usable(volume)) views.push_back(ViewOf(volume));
+  for (const auto& [directory, volume] : volumes_) {
+    if (Usable(volume) && caller.Sees(volume.record.tenant)) views.push_back(ViewOf(volume));
   }
   return views;
 }
 
-std::optional<Volumes::View> Volumes::Find(const std::string& name) const {
-  const auto found = volumes_.find(name);
-  if (found == volumes_.end() || !Usable(found->second)) return std::nullopt;
-  return ViewOf(found->second);
+std::optional<Volumes::View> Volumes::Find(const tenants::Caller& caller,
+                                           const std::string& name) const {
+  const Volume* const volume = Own(caller, name);
+  if (volume == nullptr || !Usable(*volume)) return std::nullopt;
+  return ViewOf(*volume);
 }
 
-Volumes::Volume* Volumes::Look(const std::string& name) {
-  const auto found = volumes_.find(name);
+const Volumes::Volume* Volumes::Own(const tenants::Caller& caller, const std::string& name) const {
+  const auto found = volumes_.find(wire::VolumeDirectory(caller.tenant, name));
+  // The name in a path may be the directory of another tenant.
+  const bool own = found != volumes_.end() && found->second.record.tenant == caller.tenant;
+  return own ? &found->second : nullptr;
+}
+
+bool Volumes::IsThere(const std::string& directory) const {
+  const auto found = volumes_.find(directory);
+  return found != volumes_.end() && Usable(found->second);
+}
+
+Volumes::Volume* Volumes::Look(const std::string& directory) {
+  const auto found = volumes_.find(directory);
   return found == volumes_.end() ? nullptr : &found->second;
 }
 
 void Volumes::Hold(Volume& volume, const std::string& sandbox) {
   volume.users.insert(sandbox);
-  names_[sandbox].insert(volume.record.name);
+  held_[sandbox].insert(volume.record.directory);
 }
 
-void Volumes::Create(const std::string& name, uint64_t disk_bytes, Made done) {
-  if (Volume* volume = Look(name)) {
-    if (Usable(*volume)) return done(Fail(Code::kAlreadyExists, Named(name) + " exists"));
-    return Await(name, [this, name, disk_bytes, done = std::move(done)](const Status& waited) {
-      waited ? Create(name, disk_bytes, done) : done(Fail(waited.error()));
+void Volumes::Create(const tenants::Caller& caller, const std::string& name, uint64_t disk_bytes,
+                     Made done) {
+  // A name that the client has not checked could be a directory of another tenant.
+  if (!wire::ValidVolumeName(name)) {
+    return done(Fail(Code::kInvalidArgument, "'" + name.substr(0, 64) + "' is no volume's name"));
+  }
+  const std::string directory = wire::VolumeDirectory(caller.tenant, name);
+  if (Status fits = CheckLength(directory); !fits) return done(Fail(std::move(fits).error()));
+  MakeNamed(caller.tenant, directory, disk_bytes, std::move(done));
+}
+
+void Volumes::MakeNamed(const std::string& tenant, const std::string& directory,
+                        uint64_t disk_bytes, Made done) {
+  if (Volume* volume = Look(directory)) {
+    if (Usable(*volume)) return done(Fail(Code::kAlreadyExists, Named(directory) + " exists"));
+    return Await(directory, [this, tenant, directory, disk_bytes,
+                             done = std::move(done)](const Status& waited) {
+      waited ? MakeNamed(tenant, directory, disk_bytes, done) : done(Fail(waited.error()));
     });
   }
   if (Status limit = CheckLimit(disk_bytes); !limit) return done(Fail(std::move(limit).error()));
-  Make({name, VolumeStage::kReady, clock_.UnixMillis(), ""}, disk_bytes,
-       [this, name, done = std::move(done)](Status made) {
+  Make({directory, VolumeStage::kReady, clock_.UnixMillis(), "", tenant}, disk_bytes,
+       [this, directory, done = std::move(done)](Status made) {
          if (!made) return done(Fail(std::move(made).error()));
-         done(ViewOf(*Look(name)));
+         done(ViewOf(*Look(directory)));
        });
 }
 
@@ -134,7 +168,7 @@ Status Volumes::CheckLimit(uint64_t disk_bytes) const {
 }
 
 void Volumes::Make(const VolumeRecord& record, uint64_t disk_bytes, Finished done) {
-  const std::string name = record.name;
+  const std::string name = record.directory;
   VolumeRecord making = record;
   making.state = VolumeStage::kMaking;
   if (auto written = store_.Write(making); !written) return done(std::move(written));
@@ -199,21 +233,22 @@ Status Volumes::MarkRemoving(Volume& volume) {
   return {};
 }
 
-Status Volumes::Remove(const std::string& name) {
-  Volume* volume = Look(name);
+Status Volumes::Remove(const tenants::Caller& caller, const std::string& name) {
+  const std::string directory = wire::VolumeDirectory(caller.tenant, name);
+  Volume* const volume = Own(caller, name) == nullptr ? nullptr : Look(directory);
   if (volume == nullptr || volume->record.state == VolumeStage::kRemoving) {
-    return Fail(Code::kNotFound, Named(name) + " does not exist");
+    return Fail(Code::kNotFound, Named(directory) + " does not exist");
   }
   if (!volume->users.empty()) {
     return Fail(Code::kFailedPrecondition,
-                Named(name) + " is used by sandbox " + *volume->users.begin() +
+                Named(directory) + " is used by sandbox " + *volume->users.begin() +
                     (volume->users.size() > 1 ? " and others" : "") + ": delete that first");
   }
   if (volume->record.state == VolumeStage::kMaking) {
-    return Fail(Code::kFailedPrecondition, Named(name) + " is being made; try again");
+    return Fail(Code::kFailedPrecondition, Named(directory) + " is being made; try again");
   }
   ATOLL_TRY(MarkRemoving(*volume));
-  if (IsFree(*volume)) Discard(name);
+  if (IsFree(*volume)) Discard(directory);
   return {};
 }
 
@@ -257,14 +292,17 @@ void Volumes::Forget(const std::string& name) {
   Wake(std::move(waiting), {});
 }
 
-void Volumes::Use(const std::string& name, std::function<void(Result<wire::DiskUse>)> done) {
-  if (!Find(name)) return done(Fail(Code::kNotFound, Named(name) + " does not exist"));
-  spawner_.Ask(wire::MeasureVolume{name}, std::move(done));
+void Volumes::Use(const tenants::Caller& caller, const std::string& name,
+                  std::function<void(Result<wire::DiskUse>)> done) {
+  const std::string directory = wire::VolumeDirectory(caller.tenant, name);
+  if (!Find(caller, name)) return done(Fail(Code::kNotFound, Named(name) + " does not exist"));
+  spawner_.Ask(wire::MeasureVolume{directory}, std::move(done));
 }
 
-void Volumes::Acquire(const std::string& sandbox, std::vector<VolumeMount> mounts, Acquired done) {
+void Volumes::Acquire(const std::string& tenant, const std::string& sandbox,
+                      std::vector<VolumeMount> mounts, Acquired done) {
   Continue(std::make_shared<Acquisition>(
-      Acquisition{sandbox, std::move(mounts), 0, false, std::move(done)}));
+      Acquisition{tenant, sandbox, std::move(mounts), 0, false, std::move(done)}));
 }
 
 void Volumes::Continue(const std::shared_ptr<Acquisition>& acquisition) {
@@ -281,10 +319,10 @@ void Volumes::Continue(const std::shared_ptr<Acquisition>& acquisition) {
       ++acquisition->next;
       continue;
     }
-    if (Status can = named ? CheckNamed(mount) : Status(); !can) {
+    if (Status can = named ? CheckNamed(acquisition->tenant, mount) : Status(); !can) {
       return EndAcquire(acquisition, std::move(can));
     }
-    const bool there = !named || Find(mount.volume.source);
+    const bool there = !named || IsThere(mount.volume.source);
     if (there && (!named || !mount.volume.sub_path.empty())) {
       // The build would fail, too, but its error would not tell the client what to do.
       return spawner_.Ask(wire::CheckVolume{mount.volume},
@@ -305,7 +343,12 @@ void Volumes::Advance(const std::shared_ptr<Acquisition>& acquisition) {
   acquisition->next = 0;
 }
 
-Status Volumes::CheckNamed(const VolumeMount& mount) {
+Status Volumes::CheckNamed(const std::string& tenant, const VolumeMount& mount) {
+  const std::string& directory = mount.volume.source;
+  if (wire::VolumeDirectory(tenant, wire::VolumeNameOf(directory)) != directory) {
+    return Fail(Code::kInternal, "a mount of a volume has lost its tenant");
+  }
+  ATOLL_TRY(CheckLength(directory));
   // A volume that is being made or removed exists here, and the acquisition waits for it.
   if (Look(mount.volume.source) != nullptr) return {};
   if (mount.create_if_missing) return CheckLimit(mount.disk_bytes);
@@ -327,7 +370,7 @@ bool Volumes::HaveNamed(const std::shared_ptr<Acquisition>& acquisition, const V
     });
     return false;
   }
-  if (Status can = CheckNamed(mount); !can) {
+  if (Status can = CheckNamed(acquisition->tenant, mount); !can) {
     EndAcquire(acquisition, std::move(can));
     return false;
   }
@@ -337,7 +380,7 @@ bool Volumes::HaveNamed(const std::shared_ptr<Acquisition>& acquisition, const V
                                           other.volume.source == name && other.delete_with_sandbox;
                                  });
   Make({name, owned ? VolumeStage::kReady : VolumeStage::kTrial, clock_.UnixMillis(),
-        acquisition->sandbox},
+        acquisition->sandbox, acquisition->tenant},
        mount.disk_bytes, [this, acquisition](Status made) {
          if (!made) return EndAcquire(acquisition, std::move(made));
          Continue(acquisition);
@@ -356,8 +399,8 @@ void Volumes::EndAcquire(const std::shared_ptr<Acquisition>& acquisition, Status
 }
 
 void Volumes::Keep(const std::string& sandbox) {
-  const auto found = names_.find(sandbox);
-  if (found == names_.end()) return;
+  const auto found = held_.find(sandbox);
+  if (found == held_.end()) return;
   for (const std::string& name : found->second) {
     VolumeRecord& record = Look(name)->record;
     if (record.state != VolumeStage::kTrial || record.owner != sandbox) continue;
@@ -371,8 +414,8 @@ void Volumes::Keep(const std::string& sandbox) {
 }
 
 void Volumes::Leave(const std::string& sandbox) {
-  const auto found = names_.find(sandbox);
-  if (found == names_.end()) return;
+  const auto found = held_.find(sandbox);
+  if (found == held_.end()) return;
   for (const std::string& name : found->second) {
     Volume& volume = *Look(name);
     if (volume.users.erase(sandbox) != 0) volume.leaving.insert(sandbox);
@@ -380,10 +423,10 @@ void Volumes::Leave(const std::string& sandbox) {
 }
 
 void Volumes::Release(const std::string& sandbox) {
-  const auto found = names_.find(sandbox);
-  if (found == names_.end()) return;
+  const auto found = held_.find(sandbox);
+  if (found == held_.end()) return;
   const std::set<std::string> names = std::move(found->second);
-  names_.erase(found);
+  held_.erase(found);
   for (const std::string& name : names) {
     Volume& volume = *Look(name);
     volume.users.erase(sandbox);

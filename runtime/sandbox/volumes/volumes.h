@@ -27,6 +27,7 @@
 #include "runtime/base/result.h"
 #include "runtime/sandbox/record/sandbox.h"
 #include "runtime/sandbox/volumes/volume_store.h"
+#include "runtime/tenants/caller.h"
 #include "runtime/wire/reply.h"
 
 namespace atl::launch {
@@ -54,33 +55,40 @@ class Volumes {
 
   struct View {
     std::string name;
+    std::string tenant;
     int64_t created_at_ms = 0;
     std::vector<std::string> used_by;  // users, including sandboxes that are still being released
     bool deleted_with_sandbox = false;
   };
-  std::vector<View> List() const;
-  std::optional<View> Find(const std::string& name) const;
+  // Returns the volumes that the caller sees.
+  std::vector<View> List(const tenants::Caller& caller) const;
+  // The name is one of the caller's tenant, here and below.
+  std::optional<View> Find(const tenants::Caller& caller, const std::string& name) const;
 
-  // `name` is a ValidVolumeName; `disk_bytes` 0: the default. kAlreadyExists. kUnimplemented: a
-  // limit without quota support. Other errors come from the spawner or the store.
+  // `name` is a ValidVolumeName; `disk_bytes` 0: the default. kAlreadyExists. kInvalidArgument:
+  // the name is too long with that of the tenant. kUnimplemented: a limit without quota support. Other errors come from the spawner or the store.
   using Made = std::function<void(Result<View>)>;
-  void Create(const std::string& name, uint64_t disk_bytes, Made done);
+  void Create(const tenants::Caller& caller, const std::string& name, uint64_t disk_bytes,
+              Made done);
   // Removes a volume. Once it returns, clients do not find the volume, and it will be removed even
   // if the daemon dies, after the last leaving sandbox is gone. kNotFound. kFailedPrecondition: a
   // sandbox uses the volume.
-  Status Remove(const std::string& name);
+  Status Remove(const tenants::Caller& caller, const std::string& name);
   // Call for a new spawner: retries at once the removals that failed in the old one.
   void RemoveAgain();
   // Measures the volume's disk use now.
-  void Use(const std::string& name, std::function<void(Result<wire::DiskUse>)> done);
+  void Use(const tenants::Caller& caller, const std::string& name,
+           std::function<void(Result<wire::DiskUse>)> done);
 
-  // Makes missing volumes of a create, after checking that all its volumes are available, and
+  // Makes missing volumes of a create by a sandbox of the tenant, after checking that all its volumes are available, and
   // protects all of them from removal until Release. After an error nothing is held, and `failed`
   // is the kind of the volume that caused it. kUnavailable: the volume is being removed, and that
   // takes long. kPermissionDenied: the spawner does not allow it. kNotFound: it does not exist, and
   // the request does not create it. kInvalidArgument: the sub-path. kUnimplemented: the limit.
+  // kInternal: a mount names a directory of another tenant.
   using Acquired = std::function<void(Status, wire::Volume::Kind failed)>;
-  void Acquire(const std::string& sandbox, std::vector<VolumeMount> mounts, Acquired done);
+  void Acquire(const std::string& tenant, const std::string& sandbox,
+               std::vector<VolumeMount> mounts, Acquired done);
   // Call when the sandbox is recorded: the volumes made for it stay as its request says.
   void Keep(const std::string& sandbox);
   // Call when the sandbox is being deleted: clients no longer see it as a user, but its processes
@@ -107,6 +115,7 @@ class Volumes {
     Loop::Id retry = 0;  // timer of the next attempt
   };
   struct Acquisition {
+    std::string tenant;
     std::string sandbox;
     std::vector<VolumeMount> mounts;
     size_t next = 0;
@@ -121,22 +130,27 @@ class Volumes {
   static View ViewOf(const Volume& volume);
   static bool Usable(const Volume& volume);
   static bool IsFree(const Volume& volume);
-  Volume* Look(const std::string& name);
+  // Returns null unless the caller's tenant has a volume of that name, whatever its state.
+  const Volume* Own(const tenants::Caller& caller, const std::string& name) const;
+  bool IsThere(const std::string& directory) const;
+  void MakeNamed(const std::string& tenant, const std::string& directory, uint64_t disk_bytes,
+                 Made done);
+  Volume* Look(const std::string& directory);
   void Hold(Volume& volume, const std::string& sandbox);
   void Continue(const std::shared_ptr<Acquisition>& acquisition);
   static void Advance(const std::shared_ptr<Acquisition>& acquisition);
-  Status CheckNamed(const VolumeMount& mount);
+  Status CheckNamed(const std::string& tenant, const VolumeMount& mount);
   Status CheckLimit(uint64_t disk_bytes) const;
   // False: the acquisition continues later.
   bool HaveNamed(const std::shared_ptr<Acquisition>& acquisition, const VolumeMount& mount);
   void EndAcquire(const std::shared_ptr<Acquisition>& acquisition, Status status);
   void Make(const VolumeRecord& record, uint64_t disk_bytes, Finished done);
   Status MarkRemoving(Volume& volume);
-  void Discard(const std::string& name);
-  void Forget(const std::string& name);
+  void Discard(const std::string& directory);
+  void Forget(const std::string& directory);
   // Waits until a volume that is being made or removed is neither. kUnavailable: it cannot be
   // removed at present, takes longer than a client waits, or too many requests wait.
-  void Await(const std::string& name, Finished done);
+  void Await(const std::string& directory, Finished done);
   void Wake(std::map<uint64_t, Waiter> waiting, const Status& status);
 
   Loop& loop_;
@@ -144,8 +158,9 @@ class Volumes {
   launch::SpawnerClient& spawner_;
   VolumeStore& store_;
   const Config config_;
-  std::map<std::string, Volume> volumes_;
-  std::unordered_map<std::string, std::set<std::string>> names_;  // names of volumes, by sandbox id
+  std::map<std::string, Volume> volumes_;  // keyed by directory
+  // Directories of volumes, by sandbox id.
+  std::unordered_map<std::string, std::set<std::string>> held_;
   uint64_t last_waiter_ = 0;
   // Answers of the spawner and timers may come after this object is gone.
   const Guard guard_;

@@ -229,7 +229,7 @@ class AttemptTest : public TemplatesTest, public testing::WithParamInterface<Cas
     }
     const auto keys = store->LoadKeys();
     for (const KeyRecord& key : *keys) left.keys.insert(key.key);
-    for (const Volumes::View& volume : volumes->List()) left.volumes.insert(volume.name);
+    for (const Volumes::View& volume : volumes->List(kCaller)) left.volumes.insert(volume.name);
     return left;
   }
   void Settle() {

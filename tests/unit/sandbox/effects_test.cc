@@ -73,7 +73,7 @@ class EffectsTest : public LifecycleTest {
     for (const Sandbox& one : Stored()) facts["store"] = StateName(one.state);
     facts["room"] = std::to_string(sandboxes->room.held().sandboxes);
     facts["pool"] = std::to_string(sandboxes->pools.Find("warm")->allocated);
-    const auto volume = volumes->Find("data");
+    const auto volume = volumes->Find(kCaller, "data");
     facts["users"] = std::to_string(volume ? volume->used_by.size() : 0);
     facts["history"] = std::to_string(history->FeedOf(kCaller).last);
     const auto& ends = sandboxes->endings.ends();

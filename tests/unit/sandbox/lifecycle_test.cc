@@ -172,7 +172,7 @@ TEST_F(LifecycleTest, ARefusedCreateAcquiresNothing) {
   wanted.timeout_seconds = INT64_MAX;
   EXPECT_EQ(Create(wanted)->result.error().code(), Code::kInvalidArgument);
   EXPECT_TRUE(spawner.volume_calls.empty());
-  EXPECT_TRUE(volumes->List().empty());
+  EXPECT_TRUE(volumes->List(kCaller).empty());
   EXPECT_EQ(sandboxes->registry.size(), 0U);
   // The key is free.
   wanted.timeout_seconds = 100;
@@ -206,7 +206,7 @@ TEST_F(LifecycleTest, ACreateThatCannotHaveItsVolumesGivesAllBack) {
   loop.Run();
   spawner.AnswerBuild();
   ASSERT_TRUE(third->result);
-  EXPECT_EQ(volumes->Find("data")->used_by, std::vector<std::string>{third->result->id});
+  EXPECT_EQ(volumes->Find(kCaller, "data")->used_by, std::vector<std::string>{third->result->id});
 }
 
 TEST_F(LifecycleTest, TwoAreBuiltAtOnce) {

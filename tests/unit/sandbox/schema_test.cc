@@ -21,8 +21,8 @@ namespace atl::sandbox {
 // Found by the position of their fields, like those of sample.h.
 template <MaybeConst<VolumeRecord> R, typename F>
 void EachMember(R& r, F each) {
-  auto& [name, state, created, owner] = r;
-  [&](auto&... all) { (each(all), ...); }(name, state, created, owner);
+  auto& [directory, state, created, owner, tenant] = r;
+  [&](auto&... all) { (each(all), ...); }(directory, state, created, owner, tenant);
 }
 template <MaybeConst<PoolCapacity> R, typename F>
 void EachMember(R& r, F each) {

@@ -31,6 +31,8 @@ VolumeMount Host(const std::string& path) {
   return mount;
 }
 
+const tenants::Caller kHost;
+
 class VolumesTest : public testing::Test {
  protected:
   VolumesTest() {
@@ -68,9 +70,10 @@ class VolumesTest : public testing::Test {
     Status status = Fail(Code::kInternal, "not answered");
     Volume::Kind kind = Volume::Kind::kNamed;
   };
-  std::shared_ptr<Answer> Acquire(const std::string& id, std::vector<VolumeMount> mounts) {
+  std::shared_ptr<Answer> Acquire(const std::string& id, std::vector<VolumeMount> mounts,
+                                  const std::string& tenant = "") {
     auto answer = std::make_shared<Answer>();
-    volumes->Acquire(id, std::move(mounts), [answer](Status status, Volume::Kind kind) {
+    volumes->Acquire(tenant, id, std::move(mounts), [answer](Status status, Volume::Kind kind) {
       EXPECT_FALSE(answer->called);
       *answer = {true, std::move(status), kind};
     });
@@ -84,7 +87,7 @@ class VolumesTest : public testing::Test {
   }
   std::string Listed() {
     std::string names;
-    for (const auto& view : volumes->List()) names += view.name + " ";
+    for (const auto& view : volumes->List(kHost)) names += view.name + " ";
     return names;
   }
 
@@ -100,7 +103,7 @@ class VolumesTest : public testing::Test {
 
 TEST_F(VolumesTest, MadeBeforeItIsTold) {
   bool told = false;
-  volumes->Create("data", 0, [&](Result<Volumes::View> view) {
+  volumes->Create(kHost, "data", 0, [&](Result<Volumes::View> view) {
     told = true;
     ASSERT_TRUE(view) << view.error().message();
     EXPECT_EQ(view->name, "data");
@@ -113,14 +116,14 @@ TEST_F(VolumesTest, MadeBeforeItIsTold) {
   Boot({});
   EXPECT_EQ(Listed(), "data ");
   EXPECT_TRUE(spawner.volume_calls.empty());
-  volumes->Create("data", 0, [](const Result<Volumes::View>& view) {
+  volumes->Create(kHost, "data", 0, [](const Result<Volumes::View>& view) {
     ASSERT_FALSE(view);
     EXPECT_EQ(CodeName(view.error().code()), CodeName(Code::kAlreadyExists));
   });
 }
 
 TEST_F(VolumesTest, NeverToldIsRemovedAtTheNextStart) {
-  volumes->Create("data", 0, [](const Result<Volumes::View>&) { FAIL(); });
+  volumes->Create(kHost, "data", 0, [](const Result<Volumes::View>&) { FAIL(); });
   Boot({});
   EXPECT_EQ(Listed(), "");
   EXPECT_EQ(spawner.AnswerVolume(), "remove data");
@@ -131,10 +134,10 @@ TEST_F(VolumesTest, NeverToldIsRemovedAtTheNextStart) {
 TEST_F(VolumesTest, RemovalIsFinishedAfterARestart) {
   Have("a", {Named("data")});
   volumes->Release("a");
-  EXPECT_TRUE(volumes->Remove("data"));
+  EXPECT_TRUE(volumes->Remove(kHost, "data"));
   EXPECT_EQ(Listed(), "");
-  EXPECT_FALSE(volumes->Find("data"));
-  EXPECT_EQ(CodeName(volumes->Remove("data").error().code()), CodeName(Code::kNotFound));
+  EXPECT_FALSE(volumes->Find(kHost, "data"));
+  EXPECT_EQ(CodeName(volumes->Remove(kHost, "data").error().code()), CodeName(Code::kNotFound));
   Boot({});
   EXPECT_EQ(Listed(), "");
   EXPECT_EQ(spawner.AnswerVolume(), "remove data");
@@ -144,7 +147,7 @@ TEST_F(VolumesTest, RemovalIsFinishedAfterARestart) {
 TEST_F(VolumesTest, RemovalIsTriedAgain) {
   Have("a", {Named("data")});
   volumes->Release("a");
-  ASSERT_TRUE(volumes->Remove("data"));
+  ASSERT_TRUE(volumes->Remove(kHost, "data"));
   EXPECT_EQ(spawner.volume_calls.size(), 1U);
   spawner.AnswerVolume(Fail(Code::kUnavailable, "gone"));
   EXPECT_TRUE(spawner.volume_calls.empty());
@@ -157,7 +160,7 @@ TEST_F(VolumesTest, RemovalIsTriedAgain) {
 TEST_F(VolumesTest, TheNextSpawnerIsAskedAtOnce) {
   Have("a", {Named("data")});
   volumes->Release("a");
-  ASSERT_TRUE(volumes->Remove("data"));
+  ASSERT_TRUE(volumes->Remove(kHost, "data"));
   spawner.AnswerVolume(Fail(Code::kUnavailable, "gone"));
   volumes->RemoveAgain();
   const auto waits = Acquire("b", {Named("data")});
@@ -174,26 +177,26 @@ TEST_F(VolumesTest, TheNextSpawnerIsAskedAtOnce) {
 TEST_F(VolumesTest, InUseCannotBeRemoved) {
   Have("a", {Named("data")});
   Have("b", {Named("data")});
-  EXPECT_EQ(volumes->Find("data")->used_by, (std::vector<std::string>{"a", "b"}));
-  EXPECT_EQ(CodeName(volumes->Remove("data").error().code()), CodeName(Code::kFailedPrecondition));
+  EXPECT_EQ(volumes->Find(kHost, "data")->used_by, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(CodeName(volumes->Remove(kHost, "data").error().code()), CodeName(Code::kFailedPrecondition));
   volumes->Release("a");
-  EXPECT_FALSE(volumes->Remove("data"));
+  EXPECT_FALSE(volumes->Remove(kHost, "data"));
   // Nor after a restart.
   Boot({{"b", {Named("data")}}});
-  EXPECT_EQ(volumes->Find("data")->used_by, std::vector<std::string>{"b"});
-  EXPECT_FALSE(volumes->Remove("data"));
+  EXPECT_EQ(volumes->Find(kHost, "data")->used_by, std::vector<std::string>{"b"});
+  EXPECT_FALSE(volumes->Remove(kHost, "data"));
   volumes->Release("b");
-  EXPECT_TRUE(volumes->Remove("data"));
+  EXPECT_TRUE(volumes->Remove(kHost, "data"));
 }
 
 TEST_F(VolumesTest, IsRemovedBehindThoseThatLeave) {
   Have("a", {Named("data")});
   Have("b", {Named("data")});
   volumes->Leave("a");
-  EXPECT_EQ(volumes->Find("data")->used_by, std::vector<std::string>{"b"});
-  EXPECT_FALSE(volumes->Remove("data"));
+  EXPECT_EQ(volumes->Find(kHost, "data")->used_by, std::vector<std::string>{"b"});
+  EXPECT_FALSE(volumes->Remove(kHost, "data"));
   volumes->Leave("b");
-  EXPECT_TRUE(volumes->Remove("data"));
+  EXPECT_TRUE(volumes->Remove(kHost, "data"));
   EXPECT_EQ(Listed(), "");
   volumes->Release("b");
   EXPECT_TRUE(spawner.volume_calls.empty());
@@ -207,8 +210,8 @@ TEST_F(VolumesTest, IsRemovedBehindThoseThatLeave) {
 
 TEST_F(VolumesTest, OwnedGoesWithItsSandbox) {
   Have("a", {Named("mine", true), Named("kept")});
-  EXPECT_TRUE(volumes->Find("mine")->deleted_with_sandbox);
-  EXPECT_FALSE(volumes->Find("kept")->deleted_with_sandbox);
+  EXPECT_TRUE(volumes->Find(kHost, "mine")->deleted_with_sandbox);
+  EXPECT_FALSE(volumes->Find(kHost, "kept")->deleted_with_sandbox);
   volumes->Release("a");
   EXPECT_EQ(Listed(), "kept ");
   EXPECT_EQ(spawner.AnswerVolume(), "remove mine");
@@ -236,7 +239,7 @@ TEST_F(VolumesTest, OwnedStaysIfAnotherUsesIt) {
   Have("a", {Named("mine", true)});
   Have("b", {Named("mine")});
   volumes->Release("a");
-  EXPECT_FALSE(volumes->Find("mine")->deleted_with_sandbox);
+  EXPECT_FALSE(volumes->Find(kHost, "mine")->deleted_with_sandbox);
   volumes->Release("b");
   EXPECT_EQ(Listed(), "mine ");
   Boot({});
@@ -333,7 +336,7 @@ TEST_F(VolumesTest, TwoAtOnceMakeItOnce) {
   EXPECT_EQ(spawner.volume_calls.size(), 1U);
   spawner.AnswerVolume();
   EXPECT_TRUE(first->status && second->status);
-  EXPECT_EQ(volumes->Find("data")->used_by, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(volumes->Find(kHost, "data")->used_by, (std::vector<std::string>{"a", "b"}));
 }
 
 TEST_F(VolumesTest, ANameIsTakenAgainWhenTheOldOneIsGone) {
@@ -351,10 +354,10 @@ TEST_F(VolumesTest, ANameIsTakenAgainWhenTheOldOneIsGone) {
 TEST_F(VolumesTest, ARemovalIsNotWaitedForWithoutEnd) {
   Have("a", {Named("data")});
   volumes->Leave("a");
-  ASSERT_TRUE(volumes->Remove("data"));
+  ASSERT_TRUE(volumes->Remove(kHost, "data"));
   const auto create = Acquire("b", {Named("data")});
   std::optional<Status> made;
-  volumes->Create("data", 0, [&](const Result<Volumes::View>& view) {
+  volumes->Create(kHost, "data", 0, [&](const Result<Volumes::View>& view) {
     made = view ? Status() : Status(Fail(view.error()));
   });
   loop.Pass(9'000'000);
@@ -365,7 +368,7 @@ TEST_F(VolumesTest, ARemovalIsNotWaitedForWithoutEnd) {
   EXPECT_EQ(made->error().code(), Code::kUnavailable);
   int refused = 0;
   for (int i = 0; i < 100; ++i) {
-    volumes->Acquire("c" + std::to_string(i), {Named("data")},
+    volumes->Acquire("", "c" + std::to_string(i), {Named("data")},
                      [&](const Status& status, Volume::Kind) { refused += !status; });
   }
   EXPECT_EQ(refused, 100 - 64);
@@ -380,7 +383,7 @@ TEST_F(VolumesTest, ARemovalIsNotWaitedForWithoutEnd) {
 TEST_F(VolumesTest, ARemovalThatFailsIsNotWaitedFor) {
   Have("a", {Named("data")});
   volumes->Release("a");
-  ASSERT_TRUE(volumes->Remove("data"));
+  ASSERT_TRUE(volumes->Remove(kHost, "data"));
   const auto waits = Acquire("b", {Named("data")});
   EXPECT_FALSE(waits->called);
   spawner.AnswerVolume(Fail(Code::kUnavailable, "no spawner"));
@@ -410,7 +413,7 @@ TEST_F(VolumesTest, WhatCannotBeMadeIsNotThere) {
 }
 
 TEST_F(VolumesTest, AnswersAfterTheEndAreNotHeard) {
-  volumes->Create("data", 0, [](const Result<Volumes::View>&) { FAIL(); });
+  volumes->Create(kHost, "data", 0, [](const Result<Volumes::View>&) { FAIL(); });
   auto call = std::move(spawner.volume_calls.front());
   spawner.volume_calls.pop_front();
   volumes.reset();

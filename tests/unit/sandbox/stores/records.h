@@ -120,10 +120,10 @@ inline std::vector<std::string> Gone() {
 
 inline std::vector<VolumeRecord> Volumes() {
   using enum VolumeRecord::State;
-  return {{"being-made", kMaking, 1'700'000'000'200, ""},
-          {"cache", kReady, 1'700'000'000'201, ""},
-          {"going", kRemoving, 1'700'000'000'202, ""},
-          {"tried", kTrial, 1'700'000'000'203, "00000000-0000-4000-8000-000000000004"}};
+  return {{"being-made", kMaking, 1'700'000'000'200, "", ""},
+          {"cache", kReady, 1'700'000'000'201, "", ""},
+          {"going", kRemoving, 1'700'000'000'202, "", ""},
+          {"tried", kTrial, 1'700'000'000'203, "00000000-0000-4000-8000-000000000004", ""}};
 }
 
 inline std::vector<PoolRecord> Pools() {
