@@ -164,9 +164,9 @@ void AddStock(const Sandboxes& all, MetricSet* metrics) {
   metrics->Gauge("atoll_pool_automatic", "Pools that made themselves.").Add(all.pools.automatic());
   MetricFamily& members =
       metrics->Gauge("atoll_pool_sandboxes", "Sandboxes of each pool.", {"pool", "state"});
-  for (const WarmPools::View& pool : all.pools.List()) {
-    members.Add(pool.available, {pool.record.name, "available"});
-    members.Add(pool.allocated, {pool.record.name, "allocated"});
+  for (const WarmPools::View& pool : all.pools.List(tenants::Caller::Daemon())) {
+    members.Add(pool.available, {pool.record.key, "available"});
+    members.Add(pool.allocated, {pool.record.key, "allocated"});
   }
   const TemplateStats& templates = all.templates.stats();
   metrics->Counter("atoll_template_built_total", "Sandboxes prepared for templates.")
@@ -183,8 +183,8 @@ void AddStock(const Sandboxes& all, MetricSet* metrics) {
   MetricFamily& ready =
       metrics->Gauge("atoll_template_sandboxes", "Sandboxes and waiting creates of each template.",
                      {"template", "state"});
-  for (const TemplateRecord* record : all.templates.Records()) {
-    const Templates::View view = *all.templates.Find(record->id);
+  for (const TemplateRecord* record : all.templates.Records(tenants::Caller::Daemon())) {
+    const Templates::View view = *all.templates.Find(tenants::Caller::Daemon(), record->id);
     ready.Add(view.ready, {record->id, "ready"});
     ready.Add(view.building, {record->id, "building"});
     ready.Add(view.waiting, {record->id, "waiting"});

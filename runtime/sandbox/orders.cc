@@ -51,7 +51,7 @@ void Orders::Build(const tenants::Caller& caller, const Wanted& wanted,
 
 void Orders::BuildOfPool(const tenants::Caller& caller, const Wanted& wanted,
                          const SharedAttempt& attempt) {
-  const auto filled = parts_.pools.Fill(wanted);
+  const auto filled = parts_.pools.Fill(caller, wanted);
   if (filled) return Build(caller, *filled, attempt);
   CreateError refused(filled.error());
   refused.pool = true;
@@ -60,7 +60,7 @@ void Orders::BuildOfPool(const tenants::Caller& caller, const Wanted& wanted,
 
 void Orders::Claim(const tenants::Caller& caller, const Wanted& wanted,
                    const SharedAttempt& attempt) {
-  const auto record = parts_.templates.Usable(wanted.spec.template_id);
+  const auto record = parts_.templates.Usable(caller, wanted.spec.template_id);
   if (!record) return attempt->Fail(RefusedClaim(record.error()));
   // Checks the whole request before anything is taken.
   auto member = parts_.check.Member(**record);

@@ -72,7 +72,7 @@ Parsed<sandbox::PoolRecord> ParseNewPool(const std::string& text) {
   const Field name = body.At("name");
   if (!name.present()) {
     name.Missing();
-  } else if (name.String(&pool.name) && !IsPoolName(pool.name)) {
+  } else if (name.String(&pool.key) && !IsPoolName(pool.key)) {
     name.Complain("string_pattern_mismatch",
                   "String should be a lower-case DNS label of at most 253 characters");
   }
@@ -105,7 +105,7 @@ nlohmann::json CreatesJson(const sandbox::PoolCreates& creates) {
 
 nlohmann::json PoolJson(const sandbox::WarmPools::View& pool) {
   const sandbox::PoolCapacity& capacity = pool.record.capacity;
-  nlohmann::json out = {{"name", pool.record.name},
+  nlohmann::json out = {{"name", sandbox::PoolNameOf(pool.record)},
                         {"image", {{"uri", pool.record.image}}},
                         {"resourceLimits", pool.record.resource_limits},
                         {"capacitySpec",
@@ -120,6 +120,7 @@ nlohmann::json PoolJson(const sandbox::WarmPools::View& pool) {
                         {"creates", CreatesJson(pool.creates)},
                         {"createdAt", FormatTime(pool.record.created_at_ms)}};
   if (!pool.trouble.empty()) out["status"]["message"] = pool.trouble;
+  if (!pool.record.tenant.empty()) out["tenant"] = pool.record.tenant;
   return out;
 }
 
@@ -133,19 +134,19 @@ void Api::AddPoolRoutes() {
   router_.Add("POST", "/pools", [this](const Call& call) { CreatePool(call); });
   router_.Add("GET", "/pools", [this](const Call& call) {
     nlohmann::json items = nlohmann::json::array();
-    for (const auto& pool : parts_.sandboxes.pools.List()) items.push_back(PoolJson(pool));
+    for (const auto& pool : parts_.sandboxes.pools.List(call.caller())) items.push_back(PoolJson(pool));
     call.Respond(JsonResponse(200, {{"items", std::move(items)}}));
   });
   router_.Add("GET", "/pools/{pool_name}", [this](const Call& call) {
-    const auto pool = parts_.sandboxes.pools.Find(call.args[0]);
+    const auto pool = parts_.sandboxes.pools.Find(NamesOf(call), call.args[0]);
     if (!pool) return call.Respond(NoSuchPool(call.args[0]));
     call.Respond(JsonResponse(200, PoolJson(*pool)));
   });
   router_.Add("PUT", "/pools/{pool_name}", [this](const Call& call) { ResizePool(call); });
   router_.Add("DELETE", "/pools/{pool_name}", [this](const Call& call) {
     sandbox::WarmPools& pools = parts_.sandboxes.pools;
-    if (!pools.Find(call.args[0])) return call.Respond(NoSuchPool(call.args[0]));
-    if (auto removed = pools.Remove(call.args[0]); !removed) {
+    if (!pools.Find(NamesOf(call), call.args[0])) return call.Respond(NoSuchPool(call.args[0]));
+    if (auto removed = pools.Remove(NamesOf(call), call.args[0]); !removed) {
       return call.Respond(MapError(removed.error(), Doing::kPool));
     }
     call.Respond(EmptyResponse(204));
@@ -158,11 +159,11 @@ void Api::CreatePool(const Call& call) {
     auto wanted = ParseNewPool(*body);
     if (!wanted) return call.Respond(std::move(wanted).error());
     sandbox::WarmPools& pools = parts_.sandboxes.pools;
-    const std::string name = wanted->name;
-    if (auto created = pools.Create(*std::move(wanted)); !created) {
+    const std::string name = wanted->key;
+    if (auto created = pools.Create(call.caller(), *std::move(wanted)); !created) {
       return call.Respond(MapError(created.error(), Doing::kPool));
     }
-    http::Response response = JsonResponse(201, PoolJson(*pools.Find(name)));
+    http::Response response = JsonResponse(201, PoolJson(*pools.Find(call.caller(), name)));
     response.headers.Set("Location", "/v1/pools/" + name);
     call.Respond(std::move(response));
   });
@@ -174,11 +175,11 @@ void Api::ResizePool(const Call& call) {
     const auto capacity = ParsePoolCapacity(*body);
     if (!capacity) return call.Respond(capacity.error());
     sandbox::WarmPools& pools = parts_.sandboxes.pools;
-    if (!pools.Find(call.args[0])) return call.Respond(NoSuchPool(call.args[0]));
-    if (auto resized = pools.Resize(call.args[0], *capacity); !resized) {
+    if (!pools.Find(NamesOf(call), call.args[0])) return call.Respond(NoSuchPool(call.args[0]));
+    if (auto resized = pools.Resize(NamesOf(call), call.args[0], *capacity); !resized) {
       return call.Respond(MapError(resized.error(), Doing::kPool));
     }
-    call.Respond(JsonResponse(200, PoolJson(*pools.Find(call.args[0]))));
+    call.Respond(JsonResponse(200, PoolJson(*pools.Find(NamesOf(call), call.args[0]))));
   });
 }
 

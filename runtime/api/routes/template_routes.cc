@@ -198,6 +198,7 @@ nlohmann::json TemplateJson(const sandbox::Templates::View& view) {
                         {"createdAt", FormatTime(record.created_at_ms)},
                         {"updatedAt", FormatTime(record.updated_at_ms)}};
   if (!view.trouble.empty()) out["status"]["message"] = view.trouble;
+  if (!record.tenant.empty()) out["tenant"] = record.tenant;
   nlohmann::json readiness = {{"timeoutSeconds", record.preparation.timeout_seconds}};
   if (!record.probe.empty()) readiness["probe"] = record.probe;
   if (record.warmup_seconds) readiness["warmupSeconds"] = *record.warmup_seconds;
@@ -217,14 +218,14 @@ void Api::AddTemplateRoutes() {
   router_.Add("POST", "/templates", [this](const Call& call) { CreateTemplate(call); });
   router_.Add("GET", "/templates", [this](const Call& call) { ListTemplates(call); });
   router_.Add("GET", "/templates/{template_id}", [this](const Call& call) {
-    const auto found = parts_.sandboxes.templates.Find(call.args[0]);
+    const auto found = parts_.sandboxes.templates.Find(call.caller(), call.args[0]);
     if (!found) return call.Respond(NoSuchTemplate(call.args[0]));
     call.Respond(JsonResponse(200, TemplateJson(*found)));
   });
   router_.Add("DELETE", "/templates/{template_id}", [this](const Call& call) {
     sandbox::Templates& templates = parts_.sandboxes.templates;
-    if (!templates.Find(call.args[0])) return call.Respond(NoSuchTemplate(call.args[0]));
-    if (auto removed = templates.Remove(call.args[0]); !removed) {
+    if (!templates.Find(call.caller(), call.args[0])) return call.Respond(NoSuchTemplate(call.args[0]));
+    if (auto removed = templates.Remove(call.caller(), call.args[0]); !removed) {
       return call.Respond(MapError(removed.error(), Doing::kTemplate));
     }
     call.Respond(EmptyResponse(204));
@@ -237,9 +238,9 @@ void Api::CreateTemplate(const Call& call) {
     auto wanted = ParseNewTemplate(*body);
     if (!wanted) return call.Respond(std::move(wanted).error());
     sandbox::Templates& templates = parts_.sandboxes.templates;
-    const auto id = templates.Create(*std::move(wanted));
+    const auto id = templates.Create(call.caller(), *std::move(wanted));
     if (!id) return call.Respond(MapError(id.error(), Doing::kTemplate));
-    http::Response response = JsonResponse(201, TemplateJson(*templates.Find(*id)));
+    http::Response response = JsonResponse(201, TemplateJson(*templates.Find(call.caller(), *id)));
     response.headers.Set("Location", "/v1/templates/" + *id);
     call.Respond(std::move(response));
   });
@@ -249,12 +250,12 @@ void Api::ListTemplates(const Call& call) {
   const auto query = ParseListQuery(call.request().query());
   if (!query) return call.Respond(query.error());
   const sandbox::Templates& templates = parts_.sandboxes.templates;
-  std::vector<const sandbox::TemplateRecord*> all = templates.Records();
+  std::vector<const sandbox::TemplateRecord*> all = templates.Records(call.caller());
   std::erase_if(all,
                 [&query](const auto* record) { return !HasMetadata(record->metadata, *query); });
   const auto page = NewestFirst(std::move(all), *query);
   nlohmann::json items = nlohmann::json::array();
-  for (const auto* record : page.items) items.push_back(TemplateJson(*templates.Find(record->id)));
+  for (const auto* record : page.items) items.push_back(TemplateJson(*templates.Find(call.caller(), record->id)));
   call.Respond(JsonResponse(200, PageJson(std::move(items), page, *query)));
 }
 

@@ -200,8 +200,13 @@ Status CheckBudget(const HostBudget& budget, const Held& held, const Spec& spec)
   return {};
 }
 
-Status CheckKept(const std::string& wish, uint64_t kept, uint32_t most) {
+Status CheckKept(const std::string& tenant, const std::string& wish, uint64_t kept,
+                 uint32_t most) {
   if (kept <= most) return {};
+  if (!tenant.empty()) {
+    return Fail(Code::kInvalidArgument,
+                wish + ", more sandboxes would be kept than this host keeps; ask for less");
+  }
   return Fail(Code::kInvalidArgument, wish + ", all pools and templates could keep " +
                                           std::to_string(kept) + " sandboxes; at most " +
                                           std::to_string(most) +

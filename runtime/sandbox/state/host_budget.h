@@ -55,8 +55,9 @@ struct Held {
 };
 
 // Checks how many sandboxes all pools and templates together could keep once `wish` were granted.
-// kInvalidArgument: more than `most`.
-Status CheckKept(const std::string& wish, uint64_t kept, uint32_t most);
+// kInvalidArgument: more than `most`. A tenant is not told what those of others add up to.
+Status CheckKept(const std::string& tenant, const std::string& wish, uint64_t kept,
+                 uint32_t most);
 
 // kInvalidArgument: this host can never satisfy the request. kResourceExhausted with ENOMEM: it
 // cannot now.

@@ -113,15 +113,16 @@ Held Templates::stock() const {
   return held;
 }
 
-Result<std::string> Templates::Create(TemplateRecord record) {
+Result<std::string> Templates::Create(const tenants::Caller& caller, TemplateRecord record) {
+  record.tenant = caller.tenant;
   if (stopped_) return Fail(Code::kUnavailable, "atolld is shutting down");
   if (templates_.size() >= kMaxTemplates) {
     return Fail(Code::kResourceExhausted, "there are " + std::to_string(kMaxTemplates) +
                                               " templates, as many as may be; delete one");
   }
   const uint64_t kept = parts_.room.Kept() + record.stock;
-  ATOLL_TRY(
-      CheckKept("stock: with " + std::to_string(record.stock) + " more", kept, most_members_));
+  ATOLL_TRY(CheckKept(record.tenant, "stock: with " + std::to_string(record.stock) + " more", kept,
+                      most_members_));
   ATOLL_ASSIGN(const Sandbox member, MemberOf(record));
   // Refuses only a template that could never fit. A template that does not fit now may fit later.
   if (const Status room = parts_.room.CheckStock(member.spec, true);
@@ -138,9 +139,9 @@ Result<std::string> Templates::Create(TemplateRecord record) {
   return id;
 }
 
-Status Templates::Remove(const std::string& id) {
+Status Templates::Remove(const tenants::Caller& caller, const std::string& id) {
   const auto found = templates_.find(id);
-  if (found == templates_.end()) return Fail(NoSuchTemplate(id));
+  if (found == templates_.end() || !caller.Sees(found->second.record.tenant)) return Fail(NoSuchTemplate(id));
   ATOLL_TRY(parts_.store.Remove(id));
   Template gone = std::move(found->second);
   templates_.erase(found);
@@ -151,9 +152,10 @@ Status Templates::Remove(const std::string& id) {
   return {};
 }
 
-std::optional<Templates::View> Templates::Find(const std::string& id) const {
+std::optional<Templates::View> Templates::Find(const tenants::Caller& caller,
+                                               const std::string& id) const {
   const auto found = templates_.find(id);
-  if (found == templates_.end()) return std::nullopt;
+  if (found == templates_.end() || !caller.Sees(found->second.record.tenant)) return std::nullopt;
   const Template& of = found->second;
   View view;
   view.record = &of.record;
@@ -168,22 +170,26 @@ std::optional<Templates::View> Templates::Find(const std::string& id) const {
   return view;
 }
 
-std::vector<const TemplateRecord*> Templates::Records() const {
+std::vector<const TemplateRecord*> Templates::Records(const tenants::Caller& caller) const {
   std::vector<const TemplateRecord*> all;
-  for (const auto& [id, of] : templates_) all.push_back(&of.record);
+  for (const auto& [id, of] : templates_) {
+    if (caller.Sees(of.record.tenant)) all.push_back(&of.record);
+  }
   return all;
 }
 
-const TemplateRecord* Templates::UserOf(const std::string& image) const {
-  const auto found =
-      std::find_if(templates_.begin(), templates_.end(),
-                   [&image](const auto& entry) { return entry.second.record.image == image; });
+const TemplateRecord* Templates::UserOf(const std::string& owner, const std::string& image) const {
+  const auto found = std::find_if(templates_.begin(), templates_.end(), [&](const auto& entry) {
+    const TemplateRecord& record = entry.second.record;
+    return (owner.empty() || owner == record.tenant) && record.image == image;
+  });
   return found == templates_.end() ? nullptr : &found->second.record;
 }
 
-Result<const TemplateRecord*> Templates::Usable(const std::string& id) const {
+Result<const TemplateRecord*> Templates::Usable(const tenants::Caller& caller,
+                                                       const std::string& id) const {
   const auto found = templates_.find(id);
-  if (found == templates_.end()) return Fail(NoSuchTemplate(id));
+  if (found == templates_.end() || !caller.Sees(found->second.record.tenant)) return Fail(NoSuchTemplate(id));
   const TemplateRecord& record = found->second.record;
   if (record.succeeded) return &record;
   return Fail(Code::kNotFound, "template '" + id + "' is not built yet" +

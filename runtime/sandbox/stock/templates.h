@@ -82,24 +82,25 @@ class Templates {
   // Call at start: keeps members that an earlier daemon had made ready, and disposes of the others.
   void AdoptMembers();
 
-  // Creates a template and returns its new id. kResourceExhausted: kMaxTemplates exist. Other
+  // Creates a template of the caller and returns its new id. kResourceExhausted: kMaxTemplates exist. Other
   // errors: see Check::Member.
-  Result<std::string> Create(TemplateRecord record);
+  Result<std::string> Create(const tenants::Caller& caller, TemplateRecord record);
   // Removes the template. Sandboxes that were claimed from it live on. kNotFound.
-  Status Remove(const std::string& id);
-  std::optional<View> Find(const std::string& id) const;
-  std::vector<const TemplateRecord*> Records() const;
+  Status Remove(const tenants::Caller& caller, const std::string& id);
+  std::optional<View> Find(const tenants::Caller& caller, const std::string& id) const;
+  // Returns the templates that the caller sees.
+  std::vector<const TemplateRecord*> Records(const tenants::Caller& caller) const;
   // Returns the number of members that all templates may keep.
   uint32_t Kept() const;
   // Resources reserved for ready members and for those being prepared.
   Held stock() const;
-  // Returns a template of that image; null if there is none.
-  const TemplateRecord* UserOf(const std::string& image) const;
+  // Returns a template that may use the image of that owner; null if there is none.
+  const TemplateRecord* UserOf(const std::string& owner, const std::string& image) const;
 
-  // Returns the template that a create names. kNotFound: it does not exist, or no member of it has
+  // Returns the template that a create names. kNotFound: the caller sees none of that id, or no member of it has
   // been ready.
-  Result<const TemplateRecord*> Usable(const std::string& id) const;
-  // Answers the create now, or once there is a member for it or can be none.
+  Result<const TemplateRecord*> Usable(const tenants::Caller& caller, const std::string& id) const;
+  // `wanted` names a template that is Usable. Answers the create now, or once there is a member for it or can be none.
   void Claim(const tenants::Caller& caller, const Wanted& wanted, std::shared_ptr<Attempt> attempt);
 
   // Call when a create is coming: pauses building for a while, and disposes of members if the

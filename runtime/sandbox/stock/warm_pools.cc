@@ -66,7 +66,7 @@ std::string_view ColdReasonName(ColdReason reason) {
 Status WarmPools::Load() {
   ATOLL_ASSIGN(std::vector<PoolRecord> records, parts_.store.Load());
   for (PoolRecord& record : records) {
-    Pool& pool = pools_[record.name];
+    Pool& pool = pools_[record.key];
     pool.record = std::move(record);
   }
   return {};
@@ -76,7 +76,8 @@ uint32_t WarmPools::MostOf(const PoolCapacity& capacity) {
   return std::max(capacity.buffer_max, capacity.pool_min);
 }
 
-Status WarmPools::CheckCapacity(const std::string& name, const PoolCapacity& capacity) const {
+Status WarmPools::CheckCapacity(const std::string& tenant, const std::string& key,
+                                const PoolCapacity& capacity) const {
   if (capacity.buffer_min > capacity.buffer_max || capacity.pool_min > capacity.pool_max) {
     return Fail(Code::kInvalidArgument,
                 "capacitySpec: bufferMin must not be more than bufferMax, nor poolMin than "
@@ -87,9 +88,10 @@ Status WarmPools::CheckCapacity(const std::string& name, const PoolCapacity& cap
   }
   uint64_t kept = uint64_t{MostOf(capacity)} + parts_.room.Kept() - Kept();
   for (const auto& [other, pool] : pools_) {
-    if (other != name && !pool.used_us) kept += MostOf(pool.record.capacity);
+    if (other != key && !pool.used_us) kept += MostOf(pool.record.capacity);
   }
-  return CheckKept("capacitySpec: with bufferMax " + std::to_string(capacity.buffer_max) +
+  return CheckKept(tenant,
+                   "capacitySpec: with bufferMax " + std::to_string(capacity.buffer_max) +
                        " and poolMin " + std::to_string(capacity.pool_min),
                    kept, most_members_);
 }
@@ -102,20 +104,26 @@ uint32_t WarmPools::Kept() const {
   return kept;
 }
 
-WarmPools::Pools::iterator WarmPools::FindNamed(const std::string& name) {
-  const auto found = pools_.find(name);
-  return found == pools_.end() || found->second.used_us ? pools_.end() : found;
+WarmPools::Pools::iterator WarmPools::FindNamed(const std::string& tenant,
+                                                const std::string& name) {
+  const auto found = pools_.find(PoolKey(tenant, name));
+  if (found == pools_.end() || found->second.used_us) return pools_.end();
+  // A client's text may be the key of another tenant's pool.
+  return found->second.record.tenant == tenant ? found : pools_.end();
 }
 
-WarmPools::Pools::const_iterator WarmPools::FindNamed(const std::string& name) const {
-  return const_cast<WarmPools*>(this)->FindNamed(name);
+WarmPools::Pools::const_iterator WarmPools::FindNamed(const std::string& tenant,
+                                                      const std::string& name) const {
+  return const_cast<WarmPools*>(this)->FindNamed(tenant, name);
 }
 
-Status WarmPools::Create(PoolRecord record) {
-  if (FindNamed(record.name) != pools_.end()) {
-    return Fail(Code::kAlreadyExists, "pool '" + record.name + "' exists");
+Status WarmPools::Create(const tenants::Caller& caller, PoolRecord record) {
+  if (FindNamed(caller.tenant, record.key) != pools_.end()) {
+    return Fail(Code::kAlreadyExists, "pool '" + record.key + "' exists");
   }
-  ATOLL_TRY(CheckCapacity(record.name, record.capacity));
+  record.tenant = caller.tenant;
+  record.key = PoolKey(caller.tenant, record.key);
+  ATOLL_TRY(CheckCapacity(record.tenant, record.key, record.capacity));
   ATOLL_ASSIGN(const Sandbox member, parts_.check.PoolMember(record));
   // Refuses only a pool that could never fit. A pool that does not fit now may fit later.
   if (const Status room = parts_.room.CheckStock(member.spec, true);
@@ -125,17 +133,18 @@ Status WarmPools::Create(PoolRecord record) {
   record.image = member.spec.image;
   record.created_at_ms = parts_.clock.UnixMillis();
   ATOLL_TRY(parts_.store.Write(record));
-  Pool& pool = pools_[record.name];
+  Pool& pool = pools_[record.key];
   pool.record = std::move(record);
   TrimAutomatic();
   Pump();
   return {};
 }
 
-Status WarmPools::Resize(const std::string& name, const PoolCapacity& capacity) {
-  const auto found = FindNamed(name);
+Status WarmPools::Resize(const tenants::Caller& caller, const std::string& name,
+                         const PoolCapacity& capacity) {
+  const auto found = FindNamed(caller.tenant, name);
   if (found == pools_.end()) return Fail(NoSuchPool(name));
-  ATOLL_TRY(CheckCapacity(name, capacity));
+  ATOLL_TRY(CheckCapacity(caller.tenant, found->first, capacity));
   PoolRecord record = found->second.record;
   record.capacity = capacity;
   ATOLL_TRY(parts_.store.Write(record));
@@ -153,50 +162,51 @@ Status WarmPools::Resize(const std::string& name, const PoolCapacity& capacity) 
   return {};
 }
 
-Status WarmPools::Remove(const std::string& name) {
-  const auto found = FindNamed(name);
+Status WarmPools::Remove(const tenants::Caller& caller, const std::string& name) {
+  const auto found = FindNamed(caller.tenant, name);
   if (found == pools_.end()) return Fail(NoSuchPool(name));
   if (found->second.allocated != 0) {
     return Fail(Code::kFailedPrecondition,
                 "pool '" + name + "' is in use: " + std::to_string(found->second.allocated) +
                     " sandboxes of it live; delete them first");
   }
-  ATOLL_TRY(parts_.store.Remove(name));
+  ATOLL_TRY(parts_.store.Remove(found->first));
   DisposeAll(found->second);
   pools_.erase(found);
   return {};
 }
 
-std::optional<WarmPools::View> WarmPools::Find(const std::string& name) const {
-  const auto found = FindNamed(name);
-  if (found == pools_.end()) return std::nullopt;
-  const Pool& pool = found->second;
-  return View{pool.record, pool.allocated, static_cast<uint32_t>(pool.members.size()), pool.creates,
-              pool.trouble};
+WarmPools::View WarmPools::ViewOf(const Pool& pool) {
+  return {pool.record, pool.allocated, static_cast<uint32_t>(pool.members.size()), pool.creates,
+          pool.trouble};
 }
 
-std::vector<WarmPools::View> WarmPools::List() const {
+std::optional<WarmPools::View> WarmPools::Find(const tenants::Caller& caller,
+                                               const std::string& name) const {
+  const auto found = FindNamed(caller.tenant, name);
+  if (found == pools_.end()) return std::nullopt;
+  return ViewOf(found->second);
+}
+
+std::vector<WarmPools::View> WarmPools::List(const tenants::Caller& caller) const {
   std::vector<View> all;
-  for (const auto& [name, pool] : pools_) {
-    if (!pool.used_us) all.push_back(*Find(name));
+  for (const auto& [key, pool] : pools_) {
+    if (!pool.used_us && caller.Sees(pool.record.tenant)) all.push_back(ViewOf(pool));
   }
   return all;
 }
 
-const PoolRecord* WarmPools::RecordOf(const std::string& name) const {
-  const auto found = FindNamed(name);
-  return found == pools_.end() ? nullptr : &found->second.record;
-}
-
-const PoolRecord* WarmPools::UserOf(const std::string& image) const {
-  const auto found = std::find_if(pools_.begin(), pools_.end(), [&image](const auto& pool) {
-    return pool.second.record.image == image && !pool.second.used_us;
+const PoolRecord* WarmPools::UserOf(const std::string& owner, const std::string& image) const {
+  const auto found = std::find_if(pools_.begin(), pools_.end(), [&](const auto& entry) {
+    const PoolRecord& pool = entry.second.record;
+    const bool may_use = owner.empty() || owner == pool.tenant;
+    return may_use && pool.image == image && !entry.second.used_us;
   });
   return found == pools_.end() ? nullptr : &found->second.record;
 }
 
-Status WarmPools::CheckRoom(const std::string& name) const {
-  const auto found = FindNamed(name);
+Status WarmPools::CheckRoom(const tenants::Caller& caller, const std::string& name) const {
+  const auto found = FindNamed(caller.tenant, name);
   if (found == pools_.end()) return Fail(NoSuchPool(name));
   const Pool& pool = found->second;
   if (pool.allocated < pool.record.capacity.pool_max) return {};
@@ -205,10 +215,10 @@ Status WarmPools::CheckRoom(const std::string& name) const {
                   " sandboxes, as many as its poolMax allows; delete one");
 }
 
-Result<Wanted> WarmPools::Fill(const Wanted& wanted) const {
+Result<Wanted> WarmPools::Fill(const tenants::Caller& caller, const Wanted& wanted) const {
   const std::string& name = wanted.spec.extensions.at(kPoolRef);
-  ATOLL_TRY(CheckRoom(name));
-  const PoolRecord& pool = *RecordOf(name);
+  ATOLL_TRY(CheckRoom(caller, name));
+  const PoolRecord& pool = FindNamed(caller.tenant, name)->second.record;
   Wanted filled = wanted;
   if (!wanted.spec.image.empty()) {
     ATOLL_ASSIGN(const std::string image, images::NormaliseImageName(wanted.spec.image));
@@ -231,7 +241,7 @@ std::unique_ptr<ParkedSandbox> WarmPools::Claim(Checked* checked, const Wanted& 
   const auto ref = s.spec.extensions.find(kPoolRef);
   std::unique_ptr<ParkedSandbox> parked;
   if (ref != s.spec.extensions.end()) {
-    parked = Take(ref->second, s);
+    parked = Take(PoolKey(s.tenant, ref->second), s);
   } else if (s.spec.snapshot_id.empty()) {
     parked = TakeAutomatic(s, wanted.resource_limits);
   }
@@ -240,8 +250,8 @@ std::unique_ptr<ParkedSandbox> WarmPools::Claim(Checked* checked, const Wanted& 
   return parked;
 }
 
-std::unique_ptr<ParkedSandbox> WarmPools::Take(const std::string& name, const Sandbox& wanted) {
-  const auto found = pools_.find(name);
+std::unique_ptr<ParkedSandbox> WarmPools::Take(const std::string& key, const Sandbox& wanted) {
+  const auto found = pools_.find(key);
   if (found == pools_.end()) return nullptr;
   auto& members = found->second.members;
   // These members have ended, and the spawner has not reported it yet, or is gone.
@@ -251,16 +261,16 @@ std::unique_ptr<ParkedSandbox> WarmPools::Take(const std::string& name, const Sa
     Dispose(std::move(ended));
   }
   if (const auto why = WhyCold(found->second, wanted)) {
-    CountCold(name, *why);
+    CountCold(key, *why);
     return nullptr;
   }
   auto member = std::move(members.front());
   members.pop_front();
   stock_.Remove(member->sandbox.spec);
-  member->settled = guard_([this, name](bool taken) {
-    if (!taken) return CountCold(name, ColdReason::kLimits);
+  member->settled = guard_([this, key](bool taken) {
+    if (!taken) return CountCold(key, ColdReason::kLimits);
     ++stats_.creates.claimed;
-    if (const auto pool = pools_.find(name); pool != pools_.end()) ++pool->second.creates.claimed;
+    if (const auto pool = pools_.find(key); pool != pools_.end()) ++pool->second.creates.claimed;
   });
   return member;
 }
@@ -277,10 +287,10 @@ std::optional<ColdReason> WarmPools::WhyCold(const Pool& pool, const Sandbox& wa
   return std::nullopt;
 }
 
-void WarmPools::CountCold(const std::string& name, ColdReason reason) {
+void WarmPools::CountCold(const std::string& key, ColdReason reason) {
   const auto index = static_cast<size_t>(reason);
   ++stats_.creates.cold[index];
-  if (const auto pool = pools_.find(name); pool != pools_.end()) ++pool->second.creates.cold[index];
+  if (const auto pool = pools_.find(key); pool != pools_.end()) ++pool->second.creates.cold[index];
 }
 
 std::unique_ptr<ParkedSandbox> WarmPools::TakeAutomatic(
@@ -301,7 +311,7 @@ std::unique_ptr<ParkedSandbox> WarmPools::TakeAutomatic(
   }
   if (!HasRoomForAutomatic(automatic_ + 1)) return nullptr;
   Pool& pool = pools_[key];
-  pool.record = {.name = key,
+  pool.record = {.key = key,
                  .image = wanted.spec.image,
                  .resource_limits = resource_limits,
                  .capacity = kAutomatic,
@@ -344,7 +354,8 @@ void WarmPools::TrimAutomatic() {
 void WarmPools::Hold(const Sandbox& sandbox) {
   const auto ref = sandbox.spec.extensions.find(kPoolRef);
   if (ref == sandbox.spec.extensions.end()) return;
-  if (const auto found = pools_.find(ref->second); found != pools_.end()) ++found->second.allocated;
+  const auto found = FindNamed(sandbox.tenant, ref->second);
+  if (found != pools_.end()) ++found->second.allocated;
 }
 
 void WarmPools::Drop(const Sandbox& sandbox) {
@@ -352,7 +363,7 @@ void WarmPools::Drop(const Sandbox& sandbox) {
   if (ref == sandbox.spec.extensions.end()) return;
   // A new pool of the same name must not count it. A pool with sandboxes of its own stays, so it is
   // the pool that counted this one.
-  const auto found = pools_.find(ref->second);
+  const auto found = FindNamed(sandbox.tenant, ref->second);
   if (found != pools_.end() && found->second.allocated != 0) --found->second.allocated;
 }
 
@@ -516,7 +527,7 @@ void WarmPools::Build(Pool& pool) {
   pool.trouble.clear();
   member->id = NewSandboxId();
   stock_.Add(member->spec);
-  building_ = {pool.record.name, std::move(*member)};
+  building_ = {pool.record.key, std::move(*member)};
   const uint64_t order = ++order_;
   parts_.slots.SetBusy(true);
   // The admission is idle, so the turn comes at once. Until the claim the member is the host's.

@@ -37,6 +37,7 @@
 #include "runtime/sandbox/record/sandbox.h"
 #include "runtime/sandbox/state/host_budget.h"
 #include "runtime/sandbox/store/pool_store.h"
+#include "runtime/tenants/caller.h"
 
 namespace atl::sandbox {
 
@@ -95,24 +96,27 @@ class WarmPools {
 
   Status Load();
 
-  // Creates a pool. kAlreadyExists. kInvalidArgument: the bounds are invalid, or exceed
+  // A name is one of the caller's tenant.
+  //
+  // Creates a pool of the caller; `record.key` is its name. kAlreadyExists. kInvalidArgument: the bounds are invalid, or exceed
   // `most_members`. Other errors: see Check::PoolMember.
-  Status Create(PoolRecord record);
+  Status Create(const tenants::Caller& caller, PoolRecord record);
   // Changes the bounds. kNotFound. Other errors: see Create.
-  Status Resize(const std::string& name, const PoolCapacity& capacity);
+  Status Resize(const tenants::Caller& caller, const std::string& name,
+                const PoolCapacity& capacity);
   // Removes the pool. kFailedPrecondition: sandboxes of it live.
-  Status Remove(const std::string& name);
-  std::optional<View> Find(const std::string& name) const;
-  std::vector<View> List() const;
-  const PoolRecord* RecordOf(const std::string& name) const;
-  // Returns a pool that uses the image; null if there is none.
-  const PoolRecord* UserOf(const std::string& image) const;
+  Status Remove(const tenants::Caller& caller, const std::string& name);
+  std::optional<View> Find(const tenants::Caller& caller, const std::string& name) const;
+  // Returns the pools that the caller sees.
+  std::vector<View> List(const tenants::Caller& caller) const;
+  // Returns a pool that may use the image of that owner; null if there is none.
+  const PoolRecord* UserOf(const std::string& owner, const std::string& image) const;
 
   // Completes a create that names a pool: the pool's values fill what the request leaves out.
   // kInvalidArgument: the request names another image than the pool. Other errors: see CheckRoom.
-  Result<Wanted> Fill(const Wanted& wanted) const;
+  Result<Wanted> Fill(const tenants::Caller& caller, const Wanted& wanted) const;
   // kResourceExhausted: the pool has its maximum number of sandboxes.
-  Status CheckRoom(const std::string& name) const;
+  Status CheckRoom(const tenants::Caller& caller, const std::string& name) const;
   // Returns a member for a create and gives its id to `checked`: from the pool that the create
   // names, or from an automatic pool. Null: the sandbox has to be built. The named pool counts the
   // sandbox from now on in either case.
@@ -161,7 +165,8 @@ class WarmPools {
     std::string trouble;
     std::optional<int64_t> used_us;  // last use of an automatic pool
   };
-  using Pools = std::map<std::string, Pool>;
+  using Pools = std::map<std::string, Pool>;  // by key; see PoolKey
+  static View ViewOf(const Pool& pool);
   // The member that is being built.
   struct Building {
     std::string pool;
@@ -169,19 +174,20 @@ class WarmPools {
     bool lost = false;
   };
 
-  // Takes a member that fits `wanted` from the pool; the caller owns it. Null: no member fits.
-  std::unique_ptr<ParkedSandbox> Take(const std::string& name, const Sandbox& wanted);
+  // Takes a member that fits `wanted` from the pool of that key; the caller owns it. Null: no member fits.
+  std::unique_ptr<ParkedSandbox> Take(const std::string& key, const Sandbox& wanted);
   // Like Take, from the automatic pool of that image. Makes the pool if there is none. Members that
   // are built later have these limits, because the next create of an image is likely to have them.
   std::unique_ptr<ParkedSandbox> TakeAutomatic(
       const Sandbox& wanted, const std::map<std::string, std::string>& resource_limits);
   // Returns why the pool has no member for `wanted`; none: it has one.
   static std::optional<ColdReason> WhyCold(const Pool& pool, const Sandbox& wanted);
-  void CountCold(const std::string& name, ColdReason reason);
-  Status CheckCapacity(const std::string& name, const PoolCapacity& capacity) const;
+  void CountCold(const std::string& key, ColdReason reason);
+  Status CheckCapacity(const std::string& tenant, const std::string& key,
+                       const PoolCapacity& capacity) const;
   static uint32_t MostOf(const PoolCapacity& capacity);
-  Pools::iterator FindNamed(const std::string& name);
-  Pools::const_iterator FindNamed(const std::string& name) const;
+  Pools::iterator FindNamed(const std::string& tenant, const std::string& name);
+  Pools::const_iterator FindNamed(const std::string& tenant, const std::string& name) const;
   bool HasRoomForAutomatic(uint32_t pools) const;
   Pools::iterator LeastRecent();
   void EndAutomatic(Pools::iterator pool);

@@ -26,14 +26,24 @@ struct PoolCapacity {
 struct PoolRecord {
   static constexpr char kTable[] = "pools";
 
-  std::string name;
+  std::string key;      // PoolKey
   std::string image;                                   // the normalised name
   std::map<std::string, std::string> resource_limits;  // the request's limits
   PoolCapacity capacity;
   int64_t created_at_ms = 0;
+  std::string tenant;  // owner; empty: the host
 
-  static constexpr auto kId = &PoolRecord::name;
+  static constexpr auto kId = &PoolRecord::key;
 };
+
+// Returns the key of a tenant's pool. No name of a pool has a slash.
+inline std::string PoolKey(const std::string& tenant, const std::string& name) {
+  return tenant.empty() ? name : tenant + "/" + name;
+}
+// Returns the name that the pool's tenant has given to it.
+inline std::string PoolNameOf(const PoolRecord& pool) {
+  return pool.tenant.empty() ? pool.key : pool.key.substr(pool.tenant.size() + 1);
+}
 
 template <MaybeConst<PoolRecord> R, typename Io>
 void VisitFields(R& pool, Io& io) {
@@ -43,6 +53,7 @@ void VisitFields(R& pool, Io& io) {
   io.Required("buffer_max", pool.capacity.buffer_max);
   io.Required("pool_min", pool.capacity.pool_min);
   io.Required("pool_max", pool.capacity.pool_max);
+  io.Optional("tenant", pool.tenant);
 }
 
 using PoolStore = RecordTable<PoolRecord>;

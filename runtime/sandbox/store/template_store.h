@@ -35,6 +35,7 @@ struct TemplateRecord {
   std::string failure;     // why the latest member failed; empty: it succeeded, or there was none
   int64_t created_at_ms = 0;
   int64_t updated_at_ms = 0;
+  std::string tenant;  // owner; empty: the host
 
   static constexpr auto kId = &TemplateRecord::id;
 };
@@ -60,6 +61,7 @@ void VisitFields(R& of, Io& io) {
   io.Required("succeeded", of.succeeded);
   io.Required("failure", of.failure);
   io.Required("updated", of.updated_at_ms);
+  io.Optional("tenant", of.tenant);
 }
 
 using TemplateStore = RecordTable<TemplateRecord>;

@@ -52,7 +52,7 @@ class AttemptTest : public TemplatesTest, public testing::WithParamInterface<Cas
     switch (GetParam().kind) {
       case Kind::kPool:
         ASSERT_TRUE(sandboxes->pools.Create(
-            {.name = "warm", .image = "busybox", .capacity = {1, 1, 0, 10}}));
+            kCaller, {.key = "warm", .image = "busybox", .capacity = {1, 1, 0, 10}}));
         loop.Pass(50'000);
         execds.push_back(spawner.AnswerBuild().control);
         loop.Run();

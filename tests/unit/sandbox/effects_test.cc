@@ -13,7 +13,7 @@ class EffectsTest : public LifecycleTest {
  protected:
   EffectsTest() {
     EXPECT_TRUE(
-        sandboxes->pools.Create({.name = "warm", .image = "busybox", .capacity = {1, 1, 0, 10}}));
+        sandboxes->pools.Create(kCaller, {.key = "warm", .image = "busybox", .capacity = {1, 1, 0, 10}}));
     loop.Pass(50'000);
     parked = spawner.AnswerBuild().control;
     loop.Run();
@@ -72,7 +72,7 @@ class EffectsTest : public LifecycleTest {
     facts["store"] = "-";
     for (const Sandbox& one : Stored()) facts["store"] = StateName(one.state);
     facts["room"] = std::to_string(sandboxes->room.held().sandboxes);
-    facts["pool"] = std::to_string(sandboxes->pools.Find("warm")->allocated);
+    facts["pool"] = std::to_string(sandboxes->pools.Find(kCaller, "warm")->allocated);
     const auto volume = volumes->Find(kCaller, "data");
     facts["users"] = std::to_string(volume ? volume->used_by.size() : 0);
     facts["history"] = std::to_string(history->FeedOf(kCaller).last);

@@ -31,8 +31,8 @@ void EachMember(R& r, F each) {
 }
 template <MaybeConst<PoolRecord> R, typename F>
 void EachMember(R& r, F each) {
-  auto& [name, image, limits, capacity, created] = r;
-  [&](auto&... all) { (each(all), ...); }(name, image, limits, capacity, created);
+  auto& [key, image, limits, capacity, created, tenant] = r;
+  [&](auto&... all) { (each(all), ...); }(key, image, limits, capacity, created, tenant);
 }
 template <MaybeConst<wire::Preparation> R, typename F>
 void EachMember(R& r, F each) {
@@ -42,10 +42,10 @@ void EachMember(R& r, F each) {
 template <MaybeConst<TemplateRecord> R, typename F>
 void EachMember(R& r, F each) {
   auto& [id, image, limits, entrypoint, env, metadata, preparation, stock, publish, format, probe,
-         warmup, succeeded, failure, created, updated] = r;
+         warmup, succeeded, failure, created, updated, tenant] = r;
   [&](auto&... all) { (each(all), ...); }(id, image, limits, entrypoint, env, metadata, preparation,
                                           stock, publish, format, probe, warmup, succeeded, failure,
-                                          created, updated);
+                                          created, updated, tenant);
 }
 template <MaybeConst<Snapshot> R, typename F>
 void EachMember(R& r, F each) {

@@ -28,11 +28,11 @@ class TemplatesTest : public LifecycleTest {
     record.entrypoint = {"server"};
     record.env = {{"WHO", "them"}};
     record.stock = stock;
-    const auto made = sandboxes->templates.Create(record);
+    const auto made = sandboxes->templates.Create(kCaller, record);
     EXPECT_TRUE(made);
     return *made;
   }
-  Templates::View View(const std::string& id) { return *sandboxes->templates.Find(id); }
+  Templates::View View(const std::string& id) { return *sandboxes->templates.Find(kCaller, id); }
   // Completes the oldest requested build of a member, and answers the preparation as its execd.
   std::string BuildOne(const char* answer) {
     for (int i = 0; i < 20 && spawner.builds.empty(); ++i) loop.Pass(50'000);

@@ -135,12 +135,12 @@ TEST_F(TemplatesTest, StockGivesWayToACreate) {
 TEST_F(TemplatesTest, ARemovedTemplateLeavesNothingInStock) {
   const std::string id = Make();
   BuildReady();
-  ASSERT_TRUE(sandboxes->templates.Remove(id));
+  ASSERT_TRUE(sandboxes->templates.Remove(kCaller, id));
   spawner.AnswerDestroy();
   loop.Run();
   EXPECT_TRUE(Stored().empty());
   EXPECT_TRUE(template_store->Load()->empty());
-  EXPECT_EQ(sandboxes->templates.Remove(id).error().code(), Code::kNotFound);
+  EXPECT_EQ(sandboxes->templates.Remove(kCaller, id).error().code(), Code::kNotFound);
 }
 
 TEST_F(TemplatesTest, AMemberThatEndsIsReplaced) {

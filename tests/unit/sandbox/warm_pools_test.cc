@@ -13,10 +13,10 @@ namespace {
 class WarmPoolsTest : public LifecycleTest {
  protected:
   static PoolRecord Pool(uint32_t parked, uint32_t most = 10) {
-    return {.name = "warm", .image = "busybox", .capacity = {parked, parked, 0, most}};
+    return {.key = "warm", .image = "busybox", .capacity = {parked, parked, 0, most}};
   }
   void Make(uint32_t parked, uint32_t most = 10) {
-    ASSERT_TRUE(sandboxes->pools.Create(Pool(parked, most)));
+    ASSERT_TRUE(sandboxes->pools.Create(kCaller, Pool(parked, most)));
     Fill();
   }
   // Answers builds until none is left.
@@ -25,7 +25,7 @@ class WarmPoolsTest : public LifecycleTest {
       execds.push_back(spawner.AnswerBuild().control);
     }
   }
-  uint32_t available() { return sandboxes->pools.Find("warm")->available; }
+  uint32_t available() { return sandboxes->pools.Find(kCaller, "warm")->available; }
   static Wanted OfPool(const std::string& name = "warm") {
     Wanted wanted = Want();
     wanted.spec.image.clear();
@@ -38,7 +38,7 @@ class WarmPoolsTest : public LifecycleTest {
     return wanted;
   }
   uint64_t Cold(ColdReason reason, const std::string& name = "warm") {
-    return sandboxes->pools.Find(name)->creates.cold[static_cast<size_t>(reason)];
+    return sandboxes->pools.Find(kCaller, name)->creates.cold[static_cast<size_t>(reason)];
   }
   // Returns the id in the start message that execd has got; "": it has got none.
   static std::string Started(const UniqueFd& control) {
@@ -101,8 +101,8 @@ TEST_F(WarmPoolsTest, OneThatIsLowWaitsForLess) {
 TEST_F(WarmPoolsTest, TheLowOneIsFilledFirst) {
   Make(2);
   PoolRecord large = Pool(8);
-  large.name = "large";
-  ASSERT_TRUE(sandboxes->pools.Create(large));
+  large.key = "large";
+  ASSERT_TRUE(sandboxes->pools.Create(kCaller, large));
   Fill();
   Create(OfPool());
   for (int i = 0; i < 5; ++i) Create(OfPool("large"));
@@ -110,7 +110,7 @@ TEST_F(WarmPoolsTest, TheLowOneIsFilledFirst) {
   loop.Pass(5'000);
   ASSERT_EQ(spawner.builds.size(), 1U);
   execds.push_back(spawner.AnswerBuild().control);
-  EXPECT_EQ(sandboxes->pools.Find("large")->available, 4U);
+  EXPECT_EQ(sandboxes->pools.Find(kCaller, "large")->available, 4U);
 }
 
 // The cause of a lost member may also end the next, so the replacement waits.
@@ -137,7 +137,7 @@ TEST_F(WarmPoolsTest, WhatHasEndedUnseenIsNotClaimed) {
 
 TEST_F(WarmPoolsTest, NothingIsBuiltWhileACreateIsAtWork) {
   Make(1);
-  ASSERT_TRUE(sandboxes->pools.Resize("warm", {4, 4, 0, 10}));
+  ASSERT_TRUE(sandboxes->pools.Resize(kCaller, "warm", {4, 4, 0, 10}));
   const auto answer = Create();
   // The build that was in flight, and the create.
   ASSERT_EQ(spawner.builds.size(), 2U);
@@ -183,7 +183,7 @@ TEST_F(WarmPoolsTest, AClaimSetsTheLimits) {
   EXPECT_EQ(answer->result->id, id);
   EXPECT_EQ(answer->result->spec.limits, asked.limits);
   EXPECT_EQ(Started(execds.front()), id);
-  EXPECT_EQ(sandboxes->pools.Find("warm")->creates.claimed, 1U);
+  EXPECT_EQ(sandboxes->pools.Find(kCaller, "warm")->creates.claimed, 1U);
   ExpectHeldOnce();
   ASSERT_TRUE(sandboxes->endings.Delete(kCaller, id));
   spawner.AnswerDestroy();
@@ -214,7 +214,7 @@ TEST_F(WarmPoolsTest, OneThatCannotTakeTheLimitsIsReplacedByABuild) {
   ASSERT_TRUE(answer->called && answer->result);
   EXPECT_EQ(answer->result->state, State::kRunning);
   EXPECT_EQ(Cold(ColdReason::kLimits), 1U);
-  EXPECT_EQ(sandboxes->pools.Find("warm")->creates.claimed, 0U);
+  EXPECT_EQ(sandboxes->pools.Find(kCaller, "warm")->creates.claimed, 0U);
   EXPECT_EQ(sandboxes->creates.stats().origins[static_cast<size_t>(Origin::kCold)].ok, 1U);
   EXPECT_TRUE(network.attached.contains(slot) || !network.detached.empty());
   ExpectHeldOnce();
@@ -270,7 +270,7 @@ TEST_F(WarmPoolsTest, WhatIsDeletedDuringTheChangeNeverStarts) {
     EXPECT_EQ(Started(execds.front()), "");
     EXPECT_EQ(sandboxes->registry.Look(id), nullptr);
     ExpectHeldOnce();
-    ASSERT_TRUE(sandboxes->pools.Remove("warm"));
+    ASSERT_TRUE(sandboxes->pools.Remove(kCaller, "warm"));
     execds.clear();
   }
 }
@@ -287,9 +287,9 @@ TEST_F(WarmPoolsTest, ALimitOfOpenFilesIsSetAndNotChanged) {
   EXPECT_EQ(spawner.AnswerLimits().limits.nofile, 1000U);
   EXPECT_TRUE(answer->called && answer->result);
   PoolRecord limited = Pool(1);
-  limited.name = "limited";
+  limited.key = "limited";
   limited.resource_limits["nofile"] = "500";
-  ASSERT_TRUE(sandboxes->pools.Create(limited));
+  ASSERT_TRUE(sandboxes->pools.Create(kCaller, limited));
   Fill();
   wanted.spec.extensions[kPoolRef] = "limited";
   const auto other = Create(wanted);
@@ -324,16 +324,16 @@ TEST_F(WarmPoolsTest, ADeletedSandboxCountsNoMore) {
   Make(1, 1);
   const auto answer = Create(OfPool());
   ASSERT_TRUE(answer->called && answer->result);
-  EXPECT_EQ(sandboxes->pools.Remove("warm").error().code(), Code::kFailedPrecondition);
+  EXPECT_EQ(sandboxes->pools.Remove(kCaller, "warm").error().code(), Code::kFailedPrecondition);
   const auto more = Create(OfPool());
   ASSERT_TRUE(more->called && !more->result);
   EXPECT_EQ(more->result.error().code(), Code::kResourceExhausted);
   ASSERT_TRUE(sandboxes->endings.Delete(kCaller, answer->result->id));
-  EXPECT_TRUE(sandboxes->pools.Remove("warm"));
+  EXPECT_TRUE(sandboxes->pools.Remove(kCaller, "warm"));
 }
 
 TEST_F(WarmPoolsTest, OneThatCannotBeBuiltIsDestroyed) {
-  ASSERT_TRUE(sandboxes->pools.Create(Pool(1)));
+  ASSERT_TRUE(sandboxes->pools.Create(kCaller, Pool(1)));
   loop.Pass(50'000);
   ASSERT_EQ(spawner.builds.size(), 1U);
   const std::string id = spawner.builds.front().id;
@@ -342,7 +342,7 @@ TEST_F(WarmPoolsTest, OneThatCannotBeBuiltIsDestroyed) {
   done(Fail(Code::kInternal, "step overlay"));
   ASSERT_FALSE(spawner.destroys.empty());
   EXPECT_EQ(spawner.destroys.front().what, id);
-  EXPECT_NE(sandboxes->pools.Find("warm")->trouble, "");
+  EXPECT_NE(sandboxes->pools.Find(kCaller, "warm")->trouble, "");
 }
 
 TEST_F(WarmPoolsTest, ItOutlivesTheDaemonAndItsMembersDoNot) {
@@ -356,8 +356,8 @@ TEST_F(WarmPoolsTest, ItOutlivesTheDaemonAndItsMembersDoNot) {
   }
   Boot(hello);
   EXPECT_EQ(spawner.destroys.size(), 2U);
-  ASSERT_TRUE(sandboxes->pools.Find("warm"));
-  EXPECT_EQ(sandboxes->pools.Find("warm")->record.capacity, Pool(2).capacity);
+  ASSERT_TRUE(sandboxes->pools.Find(kCaller, "warm"));
+  EXPECT_EQ(sandboxes->pools.Find(kCaller, "warm")->record.capacity, Pool(2).capacity);
   Fill();
   EXPECT_EQ(available(), 2U);
 }
@@ -403,13 +403,12 @@ TEST_F(AutomaticPoolsTest, OneIsMadeByTheFirstCreate) {
   EXPECT_TRUE(spawner.limits.empty());
   Fill();
   EXPECT_EQ(parked(), 2U);
-  EXPECT_TRUE(sandboxes->pools.List().empty());
+  EXPECT_TRUE(sandboxes->pools.List(kCaller).empty());
   for (const char* name : {"/busybox", "/docker.io/library/busybox:latest", "/busybox:latest"}) {
-    EXPECT_FALSE(sandboxes->pools.Find(name));
-    EXPECT_EQ(sandboxes->pools.RecordOf(name), nullptr);
-    EXPECT_FALSE(sandboxes->pools.Remove(name));
+    EXPECT_FALSE(sandboxes->pools.Find(kCaller, name));
+    EXPECT_FALSE(sandboxes->pools.Remove(kCaller, name));
   }
-  EXPECT_EQ(sandboxes->pools.UserOf("busybox:latest"), nullptr);
+  EXPECT_EQ(sandboxes->pools.UserOf("", "busybox:latest"), nullptr);
 }
 
 TEST_F(AutomaticPoolsTest, WhatBelongsToTheBuildMakesNone) {

@@ -127,12 +127,13 @@ inline std::vector<VolumeRecord> Volumes() {
 }
 
 inline std::vector<PoolRecord> Pools() {
-  return {{"empty", "busybox:latest", {}, {}, 1'700'000'000'300},
+  return {{"empty", "busybox:latest", {}, {}, 1'700'000'000'300, ""},
           {"large",
            "python:3.11",
            {{"cpu", "500m"}, {"memory", "512Mi"}},
            {2, 4, 6, 8},
-           1'700'000'000'301}};
+           1'700'000'000'301,
+           ""}};
 }
 
 inline std::vector<TemplateRecord> Templates() {
