@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "images/image_name.h"
 #include "images/oci_layout.h"
 
 namespace atl::images {
@@ -14,6 +15,8 @@ constexpr int64_t kReady = 1;
 // Room on disk for the record of one image, and for forgetting all of them.
 constexpr int64_t kRoom = 512 << 10;
 
+// The name of an image is its ImageKey.
+//
 // AUTOINCREMENT guarantees that a number is never used twice, so no layer can be mistaken for
 // another.
 Status CreateTables(sqlite::Db& db) {
@@ -69,12 +72,15 @@ Result<std::vector<Image>> Catalog::LoadImages() {
     ATOLL_ASSIGN(const bool row, rows.Step());
     if (!row) return images;
     Image image;
-    image.name = rows.ColumnText(0);
+    const std::string key = rows.ColumnText(0);
+    const size_t at = key.find('@');
+    image.name = key.substr(0, at);
+    if (at != std::string::npos) image.tenant = key.substr(at + 1);
     image.digest = rows.ColumnText(1);
     ATOLL_ASSIGN(image.config, DecodeImageConfig(rows.ColumnText(2)));
     image.size_bytes = static_cast<uint64_t>(rows.ColumnInt(3));
     image.created_at_ms = rows.ColumnInt(4);
-    layers.Bind(1, image.name);
+    layers.Bind(1, key);
     for (;;) {
       ATOLL_ASSIGN(const bool layer, layers.Step());
       if (!layer) break;
@@ -149,9 +155,10 @@ Status Catalog::MarkReady(const std::vector<Layer>& layers) {
 Status Catalog::InsertImage(const Image& image) {
   // INSERT OR REPLACE would not do: its implicit deletion does not reliably trigger the foreign
   // keys' cascade.
-  ATOLL_TRY(RemoveImage(image.name));
+  const std::string key = ImageKey(image.tenant, image.name);
+  ATOLL_TRY(RemoveImage(key));
   ATOLL_ASSIGN(sqlite::Stmt insert, db_.Prepare("INSERT INTO images VALUES(?1, ?2, ?3, ?4, ?5)"));
-  ATOLL_TRY(insert.Bind(1, image.name)
+  ATOLL_TRY(insert.Bind(1, key)
                 .Bind(2, image.digest)
                 .Bind(3, EncodeImageConfig(image.config))
                 .Bind(4, static_cast<int64_t>(image.size_bytes))
@@ -159,7 +166,7 @@ Status Catalog::InsertImage(const Image& image) {
                 .Run());
   ATOLL_ASSIGN(sqlite::Stmt stack, db_.Prepare("INSERT INTO image_layers VALUES(?1, ?2, ?3)"));
   for (size_t i = 0; i < image.layers.size(); ++i) {
-    ATOLL_TRY(stack.Bind(1, image.name)
+    ATOLL_TRY(stack.Bind(1, key)
                   .Bind(2, static_cast<int64_t>(i))
                   .Bind(3, int64_t{image.layers[i]})
                   .Run());
@@ -176,9 +183,9 @@ Status Catalog::CommitImages(const std::vector<Image>& images,
   return txn.Commit();
 }
 
-Status Catalog::RemoveImage(const std::string& name) {
+Status Catalog::RemoveImage(const std::string& key) {
   ATOLL_ASSIGN(sqlite::Stmt remove, db_.Prepare("DELETE FROM images WHERE name = ?1"));
-  return remove.Bind(1, name).Run();
+  return remove.Bind(1, key).Run();
 }
 
 Status Catalog::CondemnLayers(const std::vector<wire::LayerId>& layers) {

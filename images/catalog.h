@@ -29,9 +29,10 @@ class Catalog {
   // CommitImages.
   Result<std::vector<wire::LayerId>> ReserveLayers(size_t count);
   // Makes `new_layers` usable and stores the images in one transaction. Each image replaces the
-  // former one of its name.
+  // former one of its owner and name.
   Status CommitImages(const std::vector<Image>& images, const std::vector<Layer>& new_layers);
-  Status RemoveImage(const std::string& name);
+  // `key`: see ImageKey.
+  Status RemoveImage(const std::string& key);
   // Turns the layers into leftovers.
   Status CondemnLayers(const std::vector<wire::LayerId>& layers);
   // Deletes the record of a layer whose directory is gone.

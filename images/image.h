@@ -42,6 +42,7 @@ struct Image {
   std::vector<wire::LayerId> layers;  // topmost first, in the order of a Plan
   uint64_t size_bytes = 0;            // sum of the unpacked layers
   int64_t created_at_ms = 0;          // time of the import
+  std::string tenant;                 // owner; empty: the host, and every tenant may use it
   // Facts about the snapshot that the archive holds (runtime/sandbox/snapshot_facts.h); otherwise
   // empty. Part of an archive, but not stored with an image.
   std::string facts;

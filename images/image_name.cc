@@ -57,6 +57,10 @@ void StripDefaults(std::string_view& name) {
 
 }  // namespace
 
+std::string ImageKey(const std::string& tenant, const std::string& name) {
+  return tenant.empty() ? name : name + "@" + tenant;
+}
+
 Result<std::string> NormaliseImageName(std::string_view name) {
   const auto refuse = [original = name](std::string_view why) {
     return Fail(Code::kInvalidArgument,

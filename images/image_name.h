@@ -13,4 +13,8 @@ namespace atl::images {
 // reference by digest. Also declared by images/image_store.h.
 Result<std::string> NormaliseImageName(std::string_view name);
 
+// Returns the key of an image that the tenant owns: its normalised name, and behind it the tenant
+// if that is not the host. A name contains no '@'.
+std::string ImageKey(const std::string& tenant, const std::string& name);
+
 }  // namespace atl::images

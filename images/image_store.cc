@@ -119,24 +119,25 @@ class Store : public ImageStore {
   // `tries` times.
   void RemoveTemporary(std::vector<std::string> leftovers, int tries);
 
-  void Import(UniqueFd archive, std::string name, ImportDone done) override;
-  void ImportLayers(UniqueFd archive, Accept accept, ImportDone done) override {
-    Queue({std::move(archive), "", std::move(accept), std::move(done)});
+  void Import(const Caller& caller, UniqueFd archive, std::string name, ImportDone done) override;
+  void ImportLayers(const Caller& caller, UniqueFd archive, Accept accept,
+                    ImportDone done) override {
+    Queue({caller.tenant, std::move(archive), "", std::move(accept), std::move(done)});
   }
-  Result<Image> Find(std::string_view name) const override;
-  std::vector<Image> List() const override;
-  Status Remove(std::string_view name, InUse layer_in_use) override;
+  Result<Image> Find(const Caller& caller, std::string_view name) const override;
+  std::vector<Image> List(const Caller& caller) const override;
+  Status Remove(const Caller& caller, std::string_view name, InUse layer_in_use) override;
   void CollectLayers(InUse layer_in_use) override;
-  std::set<std::string> LayerDigests() const override;
+  std::set<std::string> LayerDigests(const Caller& caller) const override;
   std::vector<Layer> LayersOf(const Image& image) const override;
-  Result<Image> Tag(std::string_view image, std::string_view name) override;
-  Result<Image> Commit(std::string_view name, std::vector<wire::LayerId> layers,
-                       std::string_view config) override;
+  Result<Image> Tag(const Caller& caller, std::string_view image, std::string_view name) override;
+  Result<Image> Commit(const Caller& caller, std::string_view name,
+                       std::vector<wire::LayerId> layers, std::string_view config) override;
   void Prune(Dispensable dispensable, InUse layer_in_use, PruneDone done) override;
   Result<wire::LayerId> ReserveLayer() override;
   Status KeepLayer(const Layer& layer) override;
   void DropLayer(wire::LayerId layer) override { RemoveLeftover(layer); }
-  void Verify(std::string_view name, VerifyDone done) override;
+  void Verify(const Caller& caller, std::string_view name, VerifyDone done) override;
   void Export(const Image& image, ArchiveForm form, ExportDone done) override;
   bool HasLayer(wire::LayerId layer) const override { return FindLayer(layer) != nullptr; }
   bool IsWritten(wire::LayerId layer) const override;
@@ -146,6 +147,7 @@ class Store : public ImageStore {
 
  private:
   struct Request {
+    std::string tenant;
     UniqueFd archive;
     std::string name;
     Accept accept;  // set for ImportLayers
@@ -155,7 +157,12 @@ class Store : public ImageStore {
   void StartNext();
   void Finished(Result<ImportResult> result, const ImportDone& done);
   void PostFailure(ImportDone done, Error error);
-  Status RefuseWhileCommitting(const std::string& name) const;
+  Status RefuseWhileCommitting(const Image& image) const;
+  void Keep(const Image& image) {
+    images_.insert_or_assign(ImageKey(image.tenant, image.name), image);
+  }
+  // Returns the layers of the images that the tenant may use.
+  std::set<wire::LayerId> LayersOfTenant(const std::string& tenant) const;
   // Null if the layer does not exist.
   const Layer* FindLayer(wire::LayerId id) const;
   // Removes unused layers from the records and returns them. Returns none while an import runs.
@@ -168,10 +175,10 @@ class Store : public ImageStore {
   std::string directory_;
   Loop& loop_;
   UnpackRunner& runner_;
-  Catalog catalog_;  // the loop's own connection
-  std::map<std::string, Image, std::less<>> images_;
-  std::map<std::string, Layer> layers_;  // key: blob digest
-  std::set<wire::LayerId> leftovers_;    // leftovers that could not be removed yet
+  Catalog catalog_;                                   // the loop's own connection
+  std::map<std::string, Image, std::less<>> images_;  // key: ImageKey
+  std::map<std::string, Layer> layers_;               // key: blob digest
+  std::set<wire::LayerId> leftovers_;                 // leftovers that could not be removed yet
   std::deque<Request> queue_;
   // Keeps an image's layers from being removed while they are read, until the last copy of the
   // result is gone. kUnavailable: too many are being read.
@@ -191,8 +198,8 @@ class Store : public ImageStore {
 Status Store::Load() {
   ATOLL_ASSIGN(std::vector<Image> images, catalog_.LoadImages());
   for (Image& image : images) {
-    const std::string name = image.name;
-    images_.emplace(name, std::move(image));
+    std::string key = ImageKey(image.tenant, image.name);
+    images_.emplace(std::move(key), std::move(image));
   }
   ATOLL_ASSIGN(std::vector<Layer> layers, catalog_.LoadLayers());
   for (Layer& layer : layers) {
@@ -212,13 +219,13 @@ void Store::PostFailure(ImportDone done, Error error) {
   loop_.Post([done = std::move(done), error = std::move(error)] { done(Fail(error)); });
 }
 
-void Store::Import(UniqueFd archive, std::string name, ImportDone done) {
+void Store::Import(const Caller& caller, UniqueFd archive, std::string name, ImportDone done) {
   if (!name.empty()) {
     auto normalised = NormaliseImageName(name);
     if (!normalised) return PostFailure(std::move(done), std::move(normalised).error());
     name = *std::move(normalised);
   }
-  Queue({std::move(archive), std::move(name), {}, std::move(done)});
+  Queue({caller.tenant, std::move(archive), std::move(name), {}, std::move(done)});
 }
 
 void Store::Queue(Request request) {
@@ -247,10 +254,25 @@ void Store::StartNext() {
   Request request = std::move(queue_.front());
   queue_.pop_front();
   const std::string temporary = directory_ + "/" + kTemporary + "/import-" + RandomName();
+  images::Import::Environment environment{.loop = loop_,
+                                          .runner = runner_,
+                                          .database = directory_ + "/" + kDatabase,
+                                          .temporary = temporary,
+                                          .tenant = request.tenant,
+                                          .known = layers_,
+                                          .others = {},
+                                          .now_ms = SystemClock().UnixMillis()};
+  if (!request.tenant.empty()) {
+    const std::set<wire::LayerId> own = LayersOfTenant(request.tenant);
+    std::erase_if(environment.known, [&](const auto& entry) {
+      if (own.contains(entry.second.id)) return false;
+      environment.others.insert(entry);
+      return true;
+    });
+  }
   running_ = std::make_shared<images::Import>(
-      images::Import::Environment{loop_, runner_, directory_ + "/" + kDatabase, temporary, layers_,
-                                  SystemClock().UnixMillis()},
-      std::move(request.archive), std::move(request.name), std::move(request.accept),
+      std::move(environment), std::move(request.archive), std::move(request.name),
+      std::move(request.accept),
       [this, done = std::move(request.done)](Result<ImportResult> result) {
         Finished(std::move(result), done);
       });
@@ -265,7 +287,7 @@ void Store::Finished(Result<ImportResult> result, const ImportDone& done) {
   if (result) {
     for (const Layer& layer : result->new_layers)
       layers_.insert_or_assign(layer.blob_digest, layer);
-    for (const Image& image : result->images) images_.insert_or_assign(image.name, image);
+    for (const Image& image : result->images) Keep(image);
   }
   // `done` runs before the collection, because only its caller knows layers without a name. It may
   // destroy this object, or start another import, for which the prunes wait too.
@@ -278,36 +300,53 @@ void Store::Finished(Result<ImportResult> result, const ImportDone& done) {
   StartNext();
 }
 
-Result<Image> Store::Find(std::string_view name) const {
+Result<Image> Store::Find(const Caller& caller, std::string_view name) const {
   ATOLL_ASSIGN(const std::string normalised, NormaliseImageName(name));
-  const auto found = images_.find(normalised);
+  auto found = images_.find(ImageKey(caller.tenant, normalised));
+  if (found == images_.end() && !caller.tenant.empty()) found = images_.find(normalised);
   if (found == images_.end()) {
     std::vector<std::string> known;
-    for (const auto& [name_here, image] : images_) known.push_back(name_here);
+    for (const Image& image : List(caller)) known.push_back(image.name);
     return Fail(Code::kNotFound,
                 "image '" + normalised + "' is not imported" + HintForImage(normalised, known));
   }
   return found->second;
 }
 
-std::vector<Image> Store::List() const {
+std::vector<Image> Store::List(const Caller& caller) const {
   std::vector<Image> images;
   images.reserve(images_.size());
-  for (const auto& [name, image] : images_) images.push_back(image);
+  for (const auto& [key, image] : images_) {
+    if (image.tenant.empty() || caller.Sees(image.tenant)) images.push_back(image);
+  }
   return images;
 }
 
-Status Store::RefuseWhileCommitting(const std::string& name) const {
+Status Store::RefuseWhileCommitting(const Image& image) const {
   // Otherwise the commit on the pool thread would restore the removed name, or replace the new
   // image.
-  if (!running_ || !running_->Committing(name)) return {};
+  if (!running_ || !running_->Committing(image)) return {};
   return Fail(Code::kFailedPrecondition,
-              "image '" + name + "' is being imported; try again in a moment");
+              "image '" + image.name + "' is being imported; try again in a moment");
 }
 
-std::set<std::string> Store::LayerDigests() const {
+std::set<wire::LayerId> Store::LayersOfTenant(const std::string& tenant) const {
+  std::set<wire::LayerId> layers;
+  for (const auto& [key, image] : images_) {
+    if (!image.tenant.empty() && image.tenant != tenant) continue;
+    layers.insert(image.layers.begin(), image.layers.end());
+  }
+  return layers;
+}
+
+std::set<std::string> Store::LayerDigests(const Caller& caller) const {
+  const bool all = caller.tenant.empty();
+  const std::set<wire::LayerId> own =
+      all ? std::set<wire::LayerId>() : LayersOfTenant(caller.tenant);
   std::set<std::string> digests;
-  for (const auto& [digest, layer] : layers_) digests.insert(digest);
+  for (const auto& [digest, layer] : layers_) {
+    if (all || own.contains(layer.id)) digests.insert(digest);
+  }
   return digests;
 }
 
@@ -357,18 +396,20 @@ uint64_t Store::ImportedBytes() const {
   return bytes;
 }
 
-Result<Image> Store::Tag(std::string_view name, std::string_view another) {
-  ATOLL_ASSIGN(Image image, Find(name));
+Result<Image> Store::Tag(const Caller& caller, std::string_view name, std::string_view another) {
+  ATOLL_ASSIGN(Image image, Find(caller, name));
   ATOLL_ASSIGN(image.name, NormaliseImageName(another));
-  ATOLL_TRY(RefuseWhileCommitting(image.name));
+  image.tenant = caller.tenant;
+  ATOLL_TRY(RefuseWhileCommitting(image));
   ATOLL_TRY(catalog_.CommitImages({image}, {}));
-  images_.insert_or_assign(image.name, image);
+  Keep(image);
   return image;
 }
 
-Result<Image> Store::Commit(std::string_view name, std::vector<wire::LayerId> layers,
-                            std::string_view config) {
+Result<Image> Store::Commit(const Caller& caller, std::string_view name,
+                            std::vector<wire::LayerId> layers, std::string_view config) {
   Image image;
+  image.tenant = caller.tenant;
   ATOLL_ASSIGN(image.name, NormaliseImageName(name));
   ATOLL_ASSIGN(image.config, DecodeImageConfig(config));
   image.config.architecture = HostArchitecture();
@@ -386,17 +427,23 @@ Result<Image> Store::Commit(std::string_view name, std::vector<wire::LayerId> la
   image.digest = Sha256Of(content);
   image.layers = std::move(layers);
   image.created_at_ms = SystemClock().UnixMillis();
-  ATOLL_TRY(RefuseWhileCommitting(image.name));
+  ATOLL_TRY(RefuseWhileCommitting(image));
   ATOLL_TRY(catalog_.CommitImages({image}, {}));
-  images_.insert_or_assign(image.name, image);
+  Keep(image);
   return image;
 }
 
-Status Store::Remove(std::string_view name, InUse layer_in_use) {
-  ATOLL_ASSIGN(const Image image, Find(name));
-  ATOLL_TRY(RefuseWhileCommitting(image.name));
-  ATOLL_TRY(catalog_.RemoveImage(image.name));
-  images_.erase(image.name);
+Status Store::Remove(const Caller& caller, std::string_view name, InUse layer_in_use) {
+  ATOLL_ASSIGN(const Image image, Find(caller, name));
+  if (image.tenant != caller.tenant) {
+    return Fail(Code::kPermissionDenied, "image '" + image.name +
+                                             "' is one of the host, which all tenants may use; an "
+                                             "administrator can remove it");
+  }
+  const std::string key = ImageKey(image.tenant, image.name);
+  ATOLL_TRY(RefuseWhileCommitting(image));
+  ATOLL_TRY(catalog_.RemoveImage(key));
+  images_.erase(key);
   CollectLayers(std::move(layer_in_use));
   return {};
 }
@@ -448,7 +495,7 @@ void Store::RunPrune(const Dispensable& dispensable, const InUse& layer_in_use, 
     if (Status removed = catalog_.RemoveImage(image->first); !removed) {
       return PostPruned(std::move(done), Fail(std::move(removed).error()));
     }
-    pruned->images.push_back(image->first);
+    pruned->images.push_back(image->second.name);
     image = images_.erase(image);
   }
   auto unused = CondemnUnused(layer_in_use);
@@ -498,8 +545,8 @@ Result<std::shared_ptr<void>> Store::Hold(const Image& image) {
       });
 }
 
-void Store::Verify(std::string_view name, VerifyDone done) {
-  const auto image = Find(name);
+void Store::Verify(const Caller& caller, std::string_view name, VerifyDone done) {
+  const auto image = Find(caller, name);
   if (!image) return loop_.Post([done = std::move(done), image] { done(Fail(image.error())); });
   auto null = sys::Open("/dev/null", O_WRONLY);
   if (!null)

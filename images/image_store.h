@@ -3,6 +3,11 @@
 // archive, computed here, in trusted code, never by the unpacker. Therefore images share equal
 // layers, and a hostile archive can at worst spoil layers with its own digests.
 //
+// An image belongs to a tenant, or to the host. A name means the caller's own image, else the
+// host's: every tenant may use the host's images, and nobody but their owner changes or removes
+// them. A tenant has the layers of the images that it may use. An import that names another layer
+// has to bring it, and learns from no answer that the store had it.
+//
 // Thread rule: lives on the loop; blocking work (hashing, SQLite during imports) goes through the
 // Loop.
 #pragma once
@@ -15,17 +20,15 @@
 #include <string_view>
 #include <vector>
 
+#include "images/caller.h"
 #include "images/image.h"
+#include "images/image_name.h"
 #include "images/unpack_runner.h"
 #include "runtime/base/loop.h"
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
 
 namespace atl::images {
-
-// Returns the normal form of an image name, such as "python:latest" for "python". kInvalidArgument:
-// malformed, or a reference by digest.
-Result<std::string> NormaliseImageName(std::string_view name);
 
 // Largest archive.
 inline constexpr uint64_t kMaxArchiveBytes = 64ULL << 30;
@@ -51,43 +54,50 @@ class ImageStore {
   virtual ~ImageStore() = default;
 
   using ImportDone = std::function<void(Result<Image>)>;
-  // Imports an OCI image archive (oci-archive, plain or gzip). The archive may lack layers that the
-  // store has. `name` empty: uses the archive's org.opencontainers.image.ref.name. An existing
-  // image of that name is replaced. `done` runs on the loop. If anything fails, the store is
-  // unchanged. Concurrent imports are queued.
-  virtual void Import(UniqueFd archive, std::string name, ImportDone done) = 0;
+  // Imports an OCI image archive (oci-archive, plain or gzip) for the caller's tenant. The archive
+  // may lack layers that the tenant has. `name` empty: uses the archive's
+  // org.opencontainers.image.ref.name. An existing image of that owner and name is replaced. `done`
+  // runs on the loop. If anything fails, the store is unchanged. Concurrent imports are queued.
+  virtual void Import(const Caller& caller, UniqueFd archive, std::string name,
+                      ImportDone done) = 0;
 
   // Like Import, but makes no image: the layers are for the caller. `accept` is called on another
   // thread, with what the archive says about itself, before anything is unpacked. `done` gets an
   // image without a name. Its layers are removed by the next collection unless `layer_in_use` knows
   // them by then.
   using Accept = std::function<Status(const Image&)>;
-  virtual void ImportLayers(UniqueFd archive, Accept accept, ImportDone done) = 0;
+  virtual void ImportLayers(const Caller& caller, UniqueFd archive, Accept accept,
+                            ImportDone done) = 0;
 
   // Finds an image by its name, which is normalised first. Reads memory only; never blocks.
-  virtual Result<Image> Find(std::string_view name) const = 0;
-  virtual std::vector<Image> List() const = 0;  // sorted by name
+  virtual Result<Image> Find(const Caller& caller, std::string_view name) const = 0;
+  // Returns the images that the caller sees, and those of the host, sorted by name.
+  virtual std::vector<Image> List(const Caller& caller) const = 0;
 
-  // Returns the blob digests of all layers in the store. An archive may lack these layers.
-  virtual std::set<std::string> LayerDigests() const = 0;
+  // Returns the blob digests of the layers that the caller's tenant has. An archive may lack these
+  // layers.
+  virtual std::set<std::string> LayerDigests(const Caller& caller) const = 0;
 
   // Returns the image's layers, topmost first.
   virtual std::vector<Layer> LayersOf(const Image& image) const = 0;
 
-  // Gives the image an additional name. An image that had this name loses it. kFailedPrecondition:
-  // an import is just committing that name.
-  virtual Result<Image> Tag(std::string_view image, std::string_view name) = 0;
+  // Gives the image an additional name of the caller's tenant. An image of the tenant that had this
+  // name loses it. kFailedPrecondition: an import is just committing that name.
+  virtual Result<Image> Tag(const Caller& caller, std::string_view image,
+                            std::string_view name) = 0;
 
   // Makes a new image of existing layers, topmost first, with `config` (the process members of an
-  // OCI image config). An image that had this name loses it. kInvalidArgument: the config is wrong.
-  // kNotFound: a layer is gone. kFailedPrecondition: as in Tag.
-  virtual Result<Image> Commit(std::string_view name, std::vector<wire::LayerId> layers,
-                               std::string_view config) = 0;
+  // OCI image config), for the caller's tenant. An image of the tenant that had this name loses
+  // it. kInvalidArgument: the config is wrong. kNotFound: a layer is gone. kFailedPrecondition: as
+  // in Tag.
+  virtual Result<Image> Commit(const Caller& caller, std::string_view name,
+                               std::vector<wire::LayerId> layers, std::string_view config) = 0;
 
   // Removes the name. Layers that no image uses are removed once no sandbox uses them.
   // `layer_in_use` is called on the loop and answers for sandboxes.
   using InUse = std::function<bool(wire::LayerId)>;
-  virtual Status Remove(std::string_view name, InUse layer_in_use) = 0;
+  // kPermissionDenied: the name means an image of the host, and the caller is a tenant.
+  virtual Status Remove(const Caller& caller, std::string_view name, InUse layer_in_use) = 0;
   // Call when a sandbox is gone: removes layers that Remove had to keep.
   virtual void CollectLayers(InUse layer_in_use) = 0;
 
@@ -126,7 +136,7 @@ class ImageStore {
     Status same;
   };
   using VerifyDone = std::function<void(Result<std::vector<VerifiedLayer>>)>;
-  virtual void Verify(std::string_view name, VerifyDone done) = 0;
+  virtual void Verify(const Caller& caller, std::string_view name, VerifyDone done) = 0;
 
   // Writes the image as an archive that Import and other tools accept. `done` is called on the
   // loop. kFailedPrecondition: a layer has changed since it was imported.

@@ -79,6 +79,7 @@ void Import::ReadContents(const std::string& report_text) {
         ATOLL_ASSIGN(contents_, ReadArchiveContents(directory_.get(), name_, here));
         for (const ArchiveContents& contents : contents_) {
           Image& image = images_.emplace_back();
+          image.tenant = environment_.tenant;
           image.digest = contents.manifest_digest;
           image.config = contents.config;
           image.facts = contents.facts;
@@ -118,9 +119,10 @@ Status Import::NameImages() {
   return {};
 }
 
-bool Import::Committing(const std::string& name) const {
-  return committing_ && std::any_of(names_.begin(), names_.end(),
-                                    [&name](const auto& given) { return given.first == name; });
+bool Import::Committing(const Image& image) const {
+  return committing_ && image.tenant == environment_.tenant &&
+         std::any_of(names_.begin(), names_.end(),
+                     [&image](const auto& given) { return given.first == image.name; });
 }
 
 // Runs on the pool.
@@ -197,7 +199,18 @@ Status Import::Extracted(Layer& layer, const Result<std::string>& text) {
   return {};
 }
 
+void Import::UseLayersOfOthers() {
+  std::erase_if(new_layers_, [this](const Layer& layer) {
+    const auto other = environment_.others.find(layer.blob_digest);
+    if (other == environment_.others.end()) return false;
+    to_remove_.push_back(layer.id);
+    layers_[layer.blob_digest] = other->second;
+    return true;
+  });
+}
+
 void Import::StackLayers() {
+  UseLayersOfOthers();
   std::set<wire::LayerId> used;
   for (size_t i = 0; i < contents_.size(); ++i) {
     Image& image = images_[i];

@@ -38,9 +38,14 @@ class Import : public std::enable_shared_from_this<Import> {
   struct Environment {
     Loop& loop;
     UnpackRunner& runner;
-    std::string database;                // path
-    std::string temporary;               // directory of this import; does not exist yet
-    std::map<std::string, Layer> known;  // key: blob digest; at the start of the import
+    std::string database;   // path
+    std::string temporary;  // directory of this import; does not exist yet
+    std::string tenant;     // owner of the images
+    // The layers at the start of the import, by blob digest: those that the tenant has, and those
+    // of other tenants. Another tenant's layer is unpacked once more and then used in place of the
+    // copy, so that the import takes the steps, and gives the answer, of one that was new.
+    std::map<std::string, Layer> known;
+    std::map<std::string, Layer> others;
     int64_t now_ms = 0;
   };
   using Done = std::function<void(Result<ImportResult>)>;
@@ -52,8 +57,8 @@ class Import : public std::enable_shared_from_this<Import> {
   // Called when the owner goes away: no further step is started and `done` is not called.
   void Abandon() { abandoned_ = true; }
 
-  // Returns true if this name is being committed.
-  bool Committing(const std::string& name) const;
+  // Returns true if an image of this owner and name is being committed.
+  bool Committing(const Image& image) const;
 
  private:
   // Runs `work` on the pool and then `next` on the loop. If `work` fails, the import ends.
@@ -69,6 +74,7 @@ class Import : public std::enable_shared_from_this<Import> {
   void ExtractLayers();
   void Extract(size_t index);
   Status Extracted(Layer& layer, const Result<std::string>& report);
+  void UseLayersOfOthers();
   void StackLayers();
   void PublishNext();
   void Commit();

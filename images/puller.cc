@@ -41,6 +41,7 @@ std::string Describe(const std::string& name, const Amount& amount) {
 
 // The state of one pull, used on a thread of the pool.
 struct Pulling {
+  Caller caller;
   std::string name;
   Credentials credentials;
   std::set<std::string> here;  // layers that need not be fetched
@@ -77,7 +78,7 @@ class RegistryPuller final : public Puller {
     return Fail(Code::kUnavailable,
                 std::to_string(pulls_.size()) + " images are being pulled; try again later");
   }
-  Progress Pull(const std::string& name, Credentials credentials,
+  Progress Pull(const Caller& caller, const std::string& name, Credentials credentials,
                 std::function<void(const Status&)> done) override;
 
  private:
@@ -87,7 +88,7 @@ class RegistryPuller final : public Puller {
   void Fetched(const std::shared_ptr<Pulling>& pulling, const Done& done);
   void End(const std::shared_ptr<Pulling>& pulling, const Status& status, const Done& done);
   // Returns true if a layer that was not fetched has been removed from the store meanwhile.
-  bool HasLost(const std::set<std::string>& layers) const;
+  bool HasLost(const Pulling& pulling) const;
 
   Loop& loop_;
   ImageStore& images_;
@@ -98,8 +99,10 @@ class RegistryPuller final : public Puller {
   http::BlockingPool pool_{kThreads};
 };
 
-Puller::Progress RegistryPuller::Pull(const std::string& name, Credentials credentials, Done done) {
+Puller::Progress RegistryPuller::Pull(const Caller& caller, const std::string& name,
+                                      Credentials credentials, Done done) {
   const auto pulling = std::make_shared<Pulling>();
+  pulling->caller = caller;
   pulling->name = name;
   pulling->credentials = std::move(credentials);
   if (const Status started = Start(pulling, done); !started) {
@@ -110,7 +113,7 @@ Puller::Progress RegistryPuller::Pull(const std::string& name, Credentials crede
 
 Status RegistryPuller::Start(const std::shared_ptr<Pulling>& pulling, const Done& done) {
   ATOLL_TRY(CheckRoom());
-  pulling->here = images_.LayerDigests();
+  pulling->here = images_.LayerDigests(pulling->caller);
   ATOLL_TRY(Begin(pulling, done));
   pulls_.insert(pulling);
   LogLine(LogLevel::kInfo, "pulling an image").Add("image", pulling->name);
@@ -131,11 +134,11 @@ Status RegistryPuller::Begin(const std::shared_ptr<Pulling>& pulling, const Done
 
 void RegistryPuller::Fetched(const std::shared_ptr<Pulling>& pulling, const Done& done) {
   if (!pulling->fetched) return End(pulling, pulling->fetched, done);
-  images_.Import(std::move(pulling->archive), pulling->name,
+  images_.Import(pulling->caller, std::move(pulling->archive), pulling->name,
                  [this, alive = std::weak_ptr(alive_), pulling, done](const Result<Image>& image) {
                    if (alive.expired()) return;
                    Status status = image ? Status() : Fail(image.error());
-                   if (!status && HasLost(pulling->here)) {
+                   if (!status && HasLost(*pulling)) {
                      pulling->here.clear();
                      status = Begin(pulling, done);
                      if (status) return;
@@ -144,9 +147,9 @@ void RegistryPuller::Fetched(const std::shared_ptr<Pulling>& pulling, const Done
                  });
 }
 
-bool RegistryPuller::HasLost(const std::set<std::string>& layers) const {
-  const std::set<std::string> here = images_.LayerDigests();
-  return !std::includes(here.begin(), here.end(), layers.begin(), layers.end());
+bool RegistryPuller::HasLost(const Pulling& pulling) const {
+  const std::set<std::string> here = images_.LayerDigests(pulling.caller);
+  return !std::includes(here.begin(), here.end(), pulling.here.begin(), pulling.here.end());
 }
 
 void RegistryPuller::End(const std::shared_ptr<Pulling>& pulling, const Status& status,

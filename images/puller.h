@@ -35,9 +35,9 @@ class Puller {
 
   // Returns the progress as text for users. Keeps the pull's counters alive.
   using Progress = std::function<std::string()>;
-  // Fetches and imports the image. `done` is called once, on the loop, never from within this call.
-  // `credentials`: of the client, used instead of the operator's.
-  virtual Progress Pull(const std::string& name, Credentials credentials,
+  // Fetches and imports the image for the caller's tenant. `done` is called once, on the loop,
+  // never from within this call. `credentials`: of the client, used instead of the operator's.
+  virtual Progress Pull(const Caller& caller, const std::string& name, Credentials credentials,
                         std::function<void(const Status&)> done) = 0;
 };
 

@@ -103,8 +103,8 @@ class Enforcer final : public DnsGate {
     std::string sandbox;
     SharedPolicy policy;                   // null: the client asked for none
     std::shared_ptr<const Egress> egress;  // null: everything is allowed
-    std::string network, hostname;  // network: a NetworkKey
-    uint32_t network_number = 0;  // 0: no network
+    std::string network, hostname;         // network: a NetworkKey
+    uint32_t network_number = 0;           // 0: no network
     Learned learned;
     Denials denials;
   };

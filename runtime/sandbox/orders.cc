@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "runtime/sandbox/create/own_mounts.h"
+
 namespace atl::sandbox {
 namespace {
 
@@ -10,26 +12,22 @@ Origin OriginOf(const Wanted& wanted) {
   return wanted.spec.snapshot_id.empty() ? Origin::kCold : Origin::kSnapshot;
 }
 
-// Returns the request with the directories of the caller's own volumes.
-Wanted WithOwnVolumes(const tenants::Caller& caller, Wanted wanted) {
-  for (VolumeMount& mount : wanted.mounts) {
-    if (mount.volume.kind != wire::Volume::Kind::kNamed) continue;
-    mount.volume.source = wire::VolumeDirectory(caller.tenant, mount.volume.source);
-  }
-  return wanted;
-}
-
 }  // namespace
 
 void Orders::Create(const tenants::Caller& caller, const Wanted& wanted, const Created& done) {
-  // The host's volumes have the names that a request gives.
-  const bool own_volumes = !caller.tenant.empty() && !wanted.mounts.empty();
-  own_volumes ? Begin(caller, WithOwnVolumes(caller, wanted), done) : Begin(caller, wanted, done);
+  // The host mounts what a request names.
+  if (caller.tenant.empty() || wanted.mounts.empty()) return Begin(caller, wanted, done);
+  auto mounts = OwnMounts(caller, parts_.tenants.Find(caller.tenant).get(), wanted.mounts);
+  if (!mounts) return done(tl::unexpected(mounts.error()));
+  Wanted own = wanted;
+  own.mounts = std::move(*mounts);
+  Begin(caller, own, done);
 }
 
 void Orders::Begin(const tenants::Caller& caller, const Wanted& wanted, const Created& done) {
   const SharedAttempt attempt =
-      parts_.attempts.Begin(caller, {.key = wanted.idempotency_key,
+      parts_.attempts.Begin(caller,
+                            {.key = wanted.idempotency_key,
                              .fingerprint = wanted.fingerprint,
                              .request_id = wanted.request_id,
                              .origin = OriginOf(wanted)},

@@ -14,6 +14,7 @@
 #include "runtime/sandbox/stock/templates.h"
 #include "runtime/sandbox/stock/warm_pools.h"
 #include "runtime/tenants/caller.h"
+#include "runtime/tenants/tenant_table.h"
 
 namespace atl::sandbox {
 
@@ -21,6 +22,7 @@ class Orders {
  public:
   // All parts outlive this object.
   struct Parts {
+    const tenants::TenantTable& tenants;
     Room& room;
     Attempts& attempts;
     const Check& check;

@@ -58,7 +58,7 @@ Sandboxes::Sandboxes(const Parts& parts, Settings settings)
       builder(parts.loop, parts.spawner, registry.socket_directory(), settings.instance),
       orphans(parts.spawner, parts.slots, registry, layers),
       check({parts.clock, parts.network, parts.images, parts.puller, parts.imports, parts.objects,
-             parts.snapshots, registry, room, terms},
+             parts.snapshots, registry, room, terms, parts.tenants},
             std::move(settings.check)),
       launches(parts.loop, parts.logs, registry, machine),
       creates({parts.clock,
@@ -125,7 +125,7 @@ Sandboxes::Sandboxes(const Parts& parts, Settings settings)
       templates({parts.loop, parts.clock, parts.admission, parts.templates, registry, room, check,
                  members},
                 settings.parked_sandboxes),
-      orders({room, attempts, check, creates, pools, templates}),
+      orders({parts.tenants, room, attempts, check, creates, pools, templates}),
       reconciler(
           {parts.loop,    parts.clock, parts.spawner, parts.network, parts.store, parts.slots,
            parts.volumes, parts.logs,  parts.history, parts.health,  expiry,      registry,

@@ -44,9 +44,11 @@ struct Tenant {
   std::string name_space;  // upstream's namespace; the name if none is given
   uint32_t weight = 1;     // share of the queue of builds, 1 to 100
   Quota max;
-  std::vector<std::string> images;            // rules of images/allowed.h; none: all
-  std::vector<std::string> egress_ceiling;    // targets that its policies may allow; none: all
-  bool policy_locked = false;                 // its sandboxes keep the policy of their create
+  std::vector<std::string> images;          // rules of images/allowed.h; none: all
+  std::vector<std::string> egress_ceiling;  // targets that its policies may allow; none: all
+  std::vector<std::string> object_stores;   // the operator's stores that it may mount; none: none
+  std::vector<std::string> host_paths;      // the host's directories that it may mount; none: none
+  bool policy_locked = false;               // its sandboxes keep the policy of their create
   std::map<std::string, std::string> labels;  // added to its usage and metrics
   std::vector<OidcRule> oidc;
   std::vector<std::string> key_hashes;  // SHA-256 of the keys that its file lists, as hex

@@ -111,6 +111,29 @@ Status ReadList(const toml::node& node, std::vector<std::string>* list) {
   return {};
 }
 
+// Returns true for "/a/b". The paths of requests are compared with it as text.
+bool IsPlainPath(const std::string& path) {
+  if (!path.starts_with('/')) return false;
+  for (size_t begin = 1; begin <= path.size();) {
+    const size_t end = std::min(path.find('/', begin), path.size());
+    const std::string component = path.substr(begin, end - begin);
+    if (component.empty() || component == "." || component == "..") return false;
+    begin = end + 1;
+  }
+  return true;
+}
+
+Status ReadPaths(const toml::node& node, std::vector<std::string>* paths) {
+  ATOLL_TRY(ReadList(node, paths));
+  for (const std::string& path : *paths) {
+    if (IsPlainPath(path)) continue;
+    return Fail(Code::kInvalidArgument, "'" + path +
+                                            "': use an absolute path other than /, without '.', "
+                                            "'..' and a slash at its end");
+  }
+  return {};
+}
+
 Status ReadTexts(const toml::node& node, std::map<std::string, std::string>* texts) {
   const toml::table* table = node.as_table();
   if (table == nullptr || table->size() > kMostOfList) {
@@ -253,6 +276,10 @@ Result<Tenant> ReadTenant(const std::string& file, const toml::table& table,
       reader.Take("images", [&](const auto& node) { return ReadRules(node, &tenant.images); }));
   ATOLL_TRY(reader.Take("egress_ceiling",
                         [&](const auto& node) { return ReadList(node, &tenant.egress_ceiling); }));
+  ATOLL_TRY(reader.Take("object_stores",
+                        [&](const auto& node) { return ReadList(node, &tenant.object_stores); }));
+  ATOLL_TRY(reader.Take("host_paths",
+                        [&](const auto& node) { return ReadPaths(node, &tenant.host_paths); }));
   ATOLL_TRY(reader.Take("policy_locked",
                         [&](const auto& node) { return ReadBool(node, &tenant.policy_locked); }));
   ATOLL_TRY(reader.Take("self_service",

@@ -35,7 +35,9 @@ std::string VolumeDirectory(std::string_view tenant, std::string_view name) {
 bool ValidVolumeDirectory(std::string_view directory) {
   const size_t point = directory.find('.');
   if (point == std::string_view::npos) return ValidVolumeName(directory);
-  return directory.size() <= kMaxName && ValidVolumeName(directory.substr(0, point)) &&
+  // The name of a tenant may end with '-'.
+  return directory.size() <= kMaxName &&
+         ValidVolumeName(std::string(directory.substr(0, point)) + "0") &&
          ValidVolumeName(directory.substr(point + 1));
 }
 

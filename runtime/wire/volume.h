@@ -56,8 +56,8 @@ Status CheckForm(const std::vector<Volume>& volumes);
 bool LowerOrDigit(char c);
 // Accepts a DNS label of up to 253 characters of [a-z0-9-].
 bool ValidVolumeName(std::string_view name);
-// Returns the directory of a volume in the store: NAME for one of the host, TENANT.NAME for one of a
-// tenant. No name has a point, so no name of one owner means a volume of another.
+// Returns the directory of a volume in the store: NAME for one of the host, TENANT.NAME for one of
+// a tenant. No name has a point, so no name of one owner means a volume of another.
 std::string VolumeDirectory(std::string_view tenant, std::string_view name);
 // Accepts what VolumeDirectory returns, up to 253 characters.
 bool ValidVolumeDirectory(std::string_view directory);

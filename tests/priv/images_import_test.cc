@@ -6,6 +6,7 @@
 
 #include "images/image_store.h"
 #include "images/oci_layout.h"
+#include "runtime/tenants/caller.h"
 #include "tests/priv/unpack_fixture.h"
 #include "tests/unit/images/fake_parts.h"
 #include "tests/unit/images/gzip.h"
@@ -13,6 +14,8 @@
 
 namespace atl::images {
 namespace {
+
+const tenants::Caller kHost;
 
 // Does the spawner's work for the store, in this process.
 class DirectRunner : public UnpackRunner {
@@ -71,7 +74,7 @@ class ImagesImport : public UnpackFixture {
   Result<Image> Import(const std::string& archive) {
     Write(Path("input"), archive);
     std::optional<Result<Image>> result;
-    store_->Import(*sys::Open(Path("input"), O_RDONLY), "test",
+    store_->Import(kHost, *sys::Open(Path("input"), O_RDONLY), "test",
                    [&](Result<Image> r) { result = std::move(r); });
     loop_.Run();
     EXPECT_TRUE(std::filesystem::is_empty(Path("images/tmp")));
@@ -143,7 +146,7 @@ TEST_F(ImagesImport, AHostileLayerLeavesTheStoreAsItWas) {
   EXPECT_EQ(image.error().code(), Code::kInvalidArgument);
   EXPECT_EQ(image.error().message(),
             "'h': hard link to '../../secret/file': its name contains '..'");
-  EXPECT_EQ(store_->List().size(), 1U);
+  EXPECT_EQ(store_->List(kHost).size(), 1U);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(Path("store")), {}), 1);
 }
 

@@ -303,16 +303,25 @@ TEST(NetPolicy, MembersOfANetworkReachEachOther) {
     request.network = "other";
     request.sandbox = "stranger";
     ASSERT_TRUE(world.lab.network().ClaimSlot(3, request));
+    // A network of the same name that belongs to a tenant.
+    const auto namesake = world.lab.AddGuest(4);
+    request.network = "web";
+    request.tenant = "blue";
+    request.sandbox = "namesake";
+    ASSERT_TRUE(world.lab.network().ClaimSlot(4, request));
     for (const bool ipv6 : {false, true}) {
       const auto address = [&](const Guest& guest) {
         return ipv6 ? guest.addresses.ipv6 : guest.addresses.ipv4;
       };
-      UniqueFd of_peer, of_stranger;
+      UniqueFd of_peer, of_stranger, of_namesake;
       peer->ns.Run([&] { of_peer = Listen(SOCK_STREAM, address(*peer), kPort); });
       stranger->ns.Run([&] { of_stranger = Listen(SOCK_STREAM, address(*stranger), kPort); });
+      namesake->ns.Run([&] { of_namesake = Listen(SOCK_STREAM, address(*namesake), kPort); });
+      namesake->ns.Run([&] { EXPECT_EQ(TryConnect(address(*peer), kPort), Reach::kRefused); });
       world.guest->ns.Run([&] {
         EXPECT_EQ(TryConnect(address(*peer), kPort), Reach::kConnected);
         EXPECT_EQ(TryConnect(address(*stranger), kPort), Reach::kRefused);
+        EXPECT_EQ(TryConnect(address(*namesake), kPort), Reach::kRefused);
       });
     }
     ASSERT_TRUE(world.lab.network().DetachSlot(2));

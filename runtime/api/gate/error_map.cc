@@ -223,9 +223,10 @@ ApiError MapError(const Error& error, Doing doing) {
     case Code::kDeadlineExceeded:
       return {504, names.failed, error.message()};
     case Code::kPermissionDenied:
-      // The operator does not allow the image.
-      if (doing == Doing::kPool || doing == Doing::kTemplate)
+      // The operator does not allow the image, or it is not the caller's to remove.
+      if (doing == Doing::kPool || doing == Doing::kTemplate || doing == Doing::kRemoveImage) {
         return {403, "IMAGE::NOT_ALLOWED", error.message()};
+      }
       [[fallthrough]];
     case Code::kInternal:
       return {500, names.failed, error.message()};

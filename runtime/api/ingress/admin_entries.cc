@@ -12,11 +12,11 @@ void AdminEntries::Note(const Entry& entry, int64_t unix_ms) {
   Row& row = rows_[hash % rows_.size()];
   if (row.hash == hash && unix_ms < row.until_ms) return;
   row = {hash, unix_ms + kMillisEach};
-  history_.Add(id, {.time_ms = unix_ms,
-                    .kind = "Entered",
-                    .reason = "ADMIN_ENTERED",
-                    .message = "an admin (key " + entry.caller.key_id +
-                               ") entered the sandbox: " + entry.reason});
+  history_.Add(*entry.sandbox, {.time_ms = unix_ms,
+                                .kind = "Entered",
+                                .reason = "ADMIN_ENTERED",
+                                .message = "an admin (key " + entry.caller.key_id +
+                                           ") entered the sandbox: " + entry.reason});
 }
 
 }  // namespace atl::api

@@ -149,10 +149,11 @@ class Api {
   void PruneImages(const Call& call);
   void VerifyImage(const Call& call);
   void ExportImage(const Call& call, const std::string& form);
-  // Returns the pool or template that owns the image; empty if none does.
-  std::string StockOf(const std::string& image) const;
-  // Returns the sorted ids of the image's sandboxes that have not ended.
-  std::vector<std::string> UsersOf(const images::Image& image) const;
+  // Returns the pool or template that uses the image, without the name of one that the caller does
+  // not see; empty if none does.
+  std::string StockOf(const tenants::Caller& caller, const images::Image& image) const;
+  // Returns the sorted ids of the image's sandboxes that the caller sees and that have not ended.
+  std::vector<std::string> UsersOf(const tenants::Caller& caller, const images::Image& image) const;
   void ImportSaved(const Call& call, UniqueFd archive, std::string name,
                    sandbox::PendingImports::Id pending);
   // Opens a file for the upload that follows. Null: no room; the client has got the refusal.

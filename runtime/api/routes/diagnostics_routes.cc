@@ -92,8 +92,7 @@ void Api::GetLogs(const Call& call) {
   const sandbox::Sandbox* found = parts_.sandboxes.registry.Find(call.caller(), id);
   // The log may outlive its sandbox.
   const auto& registry = parts_.sandboxes.registry;
-  if (found == nullptr &&
-      (!parts_.logs.kept(id) || !registry.MaySeeRemains(call.caller(), id))) {
+  if (found == nullptr && (!parts_.logs.kept(id) || !registry.MaySeeRemains(call.caller(), id))) {
     return call.Respond(NoSuchSandbox(id));
   }
   if (asked->scope && *asked->scope != "container" && *asked->scope != "all") {

@@ -11,7 +11,8 @@ namespace atl::api {
 void Api::VerifyImage(const Call& call) {
   const std::string name = call.Parameter("name");
   parts_.images.Verify(
-      name, [call, name](const Result<std::vector<images::ImageStore::VerifiedLayer>>& layers) {
+      NamesOf(call), name,
+      [call, name](const Result<std::vector<images::ImageStore::VerifiedLayer>>& layers) {
         if (!layers) return call.Respond(MapError(layers.error(), Doing::kReadImage));
         nlohmann::json told = nlohmann::json::array();
         bool intact = true;
@@ -30,7 +31,7 @@ void Api::VerifyImage(const Call& call) {
 }
 
 void Api::ExportImage(const Call& call, const std::string& form) {
-  const auto image = parts_.images.Find(call.args[0]);
+  const auto image = parts_.images.Find(NamesOf(call), call.args[0]);
   if (!image) return call.Respond(MapError(image.error(), Doing::kReadImage));
   SendArchive(call, *image, form, Doing::kReadImage);
 }

@@ -69,47 +69,56 @@ void Api::AddImageRoutes() {
   router_.Add("POST", "/images/verify", [this](const Call& call) { VerifyImage(call); });
   router_.Add("GET", "/images", [this](const Call& call) {
     nlohmann::json items = nlohmann::json::array();
-    for (const images::Image& image : parts_.images.List()) items.push_back(ImageJson(image));
+    for (const images::Image& image : parts_.images.List(call.caller()))
+      items.push_back(ImageJson(image));
     call.Respond(JsonResponse(200, {{"items", std::move(items)}}));
   });
   // Image names contain slashes, plain or encoded.
   router_.Add("GET", "/images/{name:path}", [this](const Call& call) {
     const std::string form = call.Parameter("archive");
     if (!form.empty()) return ExportImage(call, form);
-    const auto image = parts_.images.Find(call.args[0]);
+    const auto image = parts_.images.Find(NamesOf(call), call.args[0]);
     if (!image) return call.Respond(MapError(image.error(), Doing::kFindImage));
     nlohmann::json answer = ImageJson(*image);
     answer["rootfs"] = LayersJson(parts_.images.LayersOf(*image));
-    answer["sandboxes"] = UsersOf(*image);
+    answer["sandboxes"] = UsersOf(call.caller(), *image);
     answer["snapshots"] = parts_.snapshots.UsersOf(call.caller(), *image);
     call.Respond(JsonResponse(200, answer));
   });
   router_.Add("DELETE", "/images/{name:path}", [this](const Call& call) {
-    if (const auto image = parts_.images.Find(call.args[0])) {
-      if (const std::string user = StockOf(image->name); !user.empty()) {
+    const tenants::Caller caller = NamesOf(call);
+    const auto image = parts_.images.Find(caller, call.args[0]);
+    if (image && image->tenant == caller.tenant) {
+      if (const std::string user = StockOf(caller, *image); !user.empty()) {
         return call.Respond(
             MapError(Error(Code::kFailedPrecondition,
                            "image " + image->name + " is that of " + user + "; delete that first"),
                      Doing::kRemoveImage));
       }
     }
-    const auto removed = parts_.images.Remove(
-        call.args[0], [this](uint32_t layer) { return parts_.sandboxes.layers.InUse(layer); });
+    const auto removed = parts_.images.Remove(caller, call.args[0], [this](uint32_t layer) {
+      return parts_.sandboxes.layers.InUse(layer);
+    });
     if (!removed) return call.Respond(MapError(removed.error(), Doing::kRemoveImage));
     call.Respond(EmptyResponse(204));
   });
 }
 
-std::string Api::StockOf(const std::string& image) const {
+std::string Api::StockOf(const tenants::Caller& caller, const images::Image& image) const {
   const sandbox::Sandboxes& sandboxes = parts_.sandboxes;
-  if (const auto* pool = sandboxes.pools.UserOf(image)) return "pool '" + pool->name + "'";
-  const auto* of = sandboxes.templates.UserOf(image);
-  return of == nullptr ? "" : "template '" + of->id + "'";
+  if (const auto* pool = sandboxes.pools.UserOf(image.tenant, image.name)) {
+    return caller.Sees(pool->tenant) ? "pool '" + sandbox::PoolNameOf(*pool) + "'"
+                                     : "a pool of a tenant";
+  }
+  const auto* of = sandboxes.templates.UserOf(image.tenant, image.name);
+  if (of == nullptr) return "";
+  return caller.Sees(of->tenant) ? "template '" + of->id + "'" : "a template of a tenant";
 }
 
-std::vector<std::string> Api::UsersOf(const images::Image& image) const {
+std::vector<std::string> Api::UsersOf(const tenants::Caller& caller,
+                                      const images::Image& image) const {
   std::vector<std::string> ids;
-  for (const sandbox::Sandbox* sandbox : parts_.sandboxes.registry.All(tenants::Caller::Daemon())) {
+  for (const sandbox::Sandbox* sandbox : parts_.sandboxes.registry.All(caller)) {
     const bool lives = !sandbox::IsOver(sandbox->state) && !sandbox::IsLeaving(sandbox->state);
     if (lives && sandbox->image_digest == image.digest) ids.push_back(sandbox->id);
   }
@@ -118,7 +127,7 @@ std::vector<std::string> Api::UsersOf(const images::Image& image) const {
 }
 
 void Api::TagImage(const Call& call, const std::string& from) {
-  const auto image = parts_.images.Tag(from, call.Parameter("name"));
+  const auto image = parts_.images.Tag(call.caller(), from, call.Parameter("name"));
   if (!image) return call.Respond(MapError(image.error(), Doing::kTagImage));
   call.Respond(JsonResponse(201, ImageJson(*image)));
 }
@@ -138,11 +147,12 @@ void Api::CommitImage(const Call& call) {
       if (!found) return call.Respond(MapError(found.error(), Doing::kExportSnapshot));
       layers = found->layers;
     } else {
-      const auto found = parts_.images.Find(image);
+      const auto found = parts_.images.Find(call.caller(), image);
       if (!found) return call.Respond(MapError(found.error(), Doing::kTagImage));
       layers = found->layers;
     }
-    const auto made = parts_.images.Commit(call.Parameter("name"), std::move(layers), *body);
+    const auto made =
+        parts_.images.Commit(call.caller(), call.Parameter("name"), std::move(layers), *body);
     if (!made) return call.Respond(MapError(made.error(), Doing::kTagImage));
     call.Respond(JsonResponse(201, ImageJson(*made)));
   });
@@ -156,9 +166,10 @@ void Api::PruneImages(const Call& call) {
                  Doing::kRemoveImage));
   }
   parts_.images.Prune(
-      [this, everything = all == "true"](const images::Image& image) {
-        return everything && UsersOf(image).empty() && parts_.snapshots.UsersOf(tenants::Caller::Daemon(), image).empty() &&
-               StockOf(image.name).empty();
+      [this, everything = all == "true", caller = call.caller()](const images::Image& image) {
+        const tenants::Caller& daemon = tenants::Caller::Daemon();
+        return everything && caller.Sees(image.tenant) && UsersOf(daemon, image).empty() &&
+               parts_.snapshots.UsersOf(daemon, image).empty() && StockOf(daemon, image).empty();
       },
       [this](uint32_t layer) { return parts_.sandboxes.layers.InUse(layer); },
       [call](const Result<images::ImageStore::Pruned>& pruned) {
@@ -181,9 +192,10 @@ void Api::ImportImage(const Call& call) {
   const std::shared_ptr<UniqueFd> archive = NewArchive(call, Doing::kImportImage);
   if (archive == nullptr) return;
   // Without a given name, the name is known only after the archive has been read.
-  const auto pending =
-      normal.empty() ? 0
-                     : parts_.imports.Begin(normal, ProgressOf(archive, call.request(), normal));
+  const auto pending = normal.empty()
+                           ? 0
+                           : parts_.imports.Begin(images::ImageKey(call.caller().tenant, normal),
+                                                  ProgressOf(archive, call.request(), normal));
   SaveArchive(call, archive, Doing::kImportImage,
               [this, call, archive, pending, name](const Status& saved) {
                 if (saved) return ImportSaved(call, std::move(*archive), name, pending);
@@ -193,7 +205,7 @@ void Api::ImportImage(const Call& call) {
 
 void Api::ImportSaved(const Call& call, UniqueFd archive, std::string name,
                       sandbox::PendingImports::Id pending) {
-  parts_.images.Import(std::move(archive), std::move(name),
+  parts_.images.Import(call.caller(), std::move(archive), std::move(name),
                        [this, call, pending](const Result<images::Image>& image) {
                          call.Respond(image ? JsonResponse(201, ImportedJson(*image))
                                             : call.answering().Failure(

@@ -134,7 +134,8 @@ void Api::AddPoolRoutes() {
   router_.Add("POST", "/pools", [this](const Call& call) { CreatePool(call); });
   router_.Add("GET", "/pools", [this](const Call& call) {
     nlohmann::json items = nlohmann::json::array();
-    for (const auto& pool : parts_.sandboxes.pools.List(call.caller())) items.push_back(PoolJson(pool));
+    for (const auto& pool : parts_.sandboxes.pools.List(call.caller()))
+      items.push_back(PoolJson(pool));
     call.Respond(JsonResponse(200, {{"items", std::move(items)}}));
   });
   router_.Add("GET", "/pools/{pool_name}", [this](const Call& call) {

@@ -52,6 +52,7 @@ json SandboxJson(const sandbox::Sandbox& s) {
   if (s.state == sandbox::State::kPaused && s.reclaimed_bytes != 0) {
     out["reclaimedBytes"] = s.reclaimed_bytes;
   }
+  if (!s.tenant.empty()) out["tenant"] = s.tenant;
   if (!s.spec.template_id.empty()) out["templateId"] = s.spec.template_id;
   if (const auto pool = s.spec.extensions.find(sandbox::kPoolRef);
       pool != s.spec.extensions.end()) {
@@ -93,6 +94,7 @@ json SnapshotJson(const sandbox::Snapshot& s) {
                 {"lastTransitionAt", FormatTime(s.transition_at_ms)}}},
               {"createdAt", FormatTime(s.created_at_ms)}};
   if (!s.name.empty()) out["name"] = s.name;
+  if (!s.tenant.empty()) out["tenant"] = s.tenant;
   return out;
 }
 
@@ -128,6 +130,7 @@ json ImageJson(const images::Image& image) {
                  {"env", image.config.env},
                  {"workingDir", image.config.working_dir},
                  {"user", image.config.user}};
+  if (!image.tenant.empty()) answer["tenant"] = image.tenant;
   const images::ImageConfig& config = image.config;
   if (!config.labels.empty()) answer["labels"] = config.labels;
   if (!config.exposed_ports.empty()) answer["exposedPorts"] = config.exposed_ports;

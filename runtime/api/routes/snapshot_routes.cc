@@ -165,7 +165,8 @@ void Api::DeleteSnapshot(const Call& call) {
   const sandbox::Snapshot* found = parts_.snapshots.Find(call.caller(), call.args[0]);
   if (found == nullptr) return call.Respond(NoSuchSnapshot(call.args[0]));
   const bool creating = found->state == sandbox::Snapshot::State::kCreating;
-  if (auto removed = parts_.sandboxes.copies.RemoveSnapshot(call.caller(), call.args[0]); !removed) {
+  if (auto removed = parts_.sandboxes.copies.RemoveSnapshot(call.caller(), call.args[0]);
+      !removed) {
     ApiError error = MapError(removed.error(), Doing::kRemoveSnapshot);
     if (creating) error.code = "SNAPSHOT::INVALID_STATE";
     return call.Respond(error);

@@ -224,7 +224,8 @@ void Api::AddTemplateRoutes() {
   });
   router_.Add("DELETE", "/templates/{template_id}", [this](const Call& call) {
     sandbox::Templates& templates = parts_.sandboxes.templates;
-    if (!templates.Find(call.caller(), call.args[0])) return call.Respond(NoSuchTemplate(call.args[0]));
+    if (!templates.Find(call.caller(), call.args[0]))
+      return call.Respond(NoSuchTemplate(call.args[0]));
     if (auto removed = templates.Remove(call.caller(), call.args[0]); !removed) {
       return call.Respond(MapError(removed.error(), Doing::kTemplate));
     }
@@ -255,7 +256,8 @@ void Api::ListTemplates(const Call& call) {
                 [&query](const auto* record) { return !HasMetadata(record->metadata, *query); });
   const auto page = NewestFirst(std::move(all), *query);
   nlohmann::json items = nlohmann::json::array();
-  for (const auto* record : page.items) items.push_back(TemplateJson(*templates.Find(call.caller(), record->id)));
+  for (const auto* record : page.items)
+    items.push_back(TemplateJson(*templates.Find(call.caller(), record->id)));
   call.Respond(JsonResponse(200, PageJson(std::move(items), page, *query)));
 }
 

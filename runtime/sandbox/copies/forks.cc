@@ -32,7 +32,8 @@ class Forks::ChildBuild final : public Creates::Build {
 
 void Forks::Fork(const tenants::Caller& caller, const std::string& id, const WantedFork& wanted,
                  const Forked& done) {
-  const auto attempt = parts_.attempts.Begin(caller, {.kind = Attempt::Kind::kFork,
+  const auto attempt = parts_.attempts.Begin(caller,
+                                             {.kind = Attempt::Kind::kFork,
                                               .key = wanted.idempotency_key,
                                               .fingerprint = wanted.fingerprint,
                                               .request_id = wanted.request_id,

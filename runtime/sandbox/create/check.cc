@@ -1,6 +1,7 @@
 #include "runtime/sandbox/create/check.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "cgroup/limits_text.h"
@@ -173,11 +174,13 @@ tl::expected<Checked, CreateError> Check::Create(const tenants::Caller& caller,
     refused.image = true;
     return tl::unexpected(std::move(refused));
   }
-  auto volumes = parts_.objects.Resolve(wanted.mounts);
+  const tenants::SharedTenant tenant =
+      caller.tenant.empty() ? nullptr : parts_.tenants.Find(caller.tenant);
+  auto volumes = parts_.objects.Resolve(caller, tenant.get(), wanted.mounts);
   if (!volumes) {
     return tl::unexpected(CreateError(std::move(volumes).error(), wire::Volume::Kind::kObjects));
   }
-  auto checked = Whole(caller, wanted, restored);
+  auto checked = Whole(caller, caller.tenant, wanted, restored);
   if (!checked) return tl::unexpected(CreateError(std::move(checked).error()));
   if (!volumes->empty()) checked->sandbox.spec.volumes = std::move(*volumes);
   return *std::move(checked);
@@ -187,7 +190,7 @@ Status Check::AllowedImage(const tenants::Caller& caller, const Spec& spec,
                            const Snapshot* snapshot) const {
   const SharedTerms terms = parts_.terms.Of(caller.tenant, caller);
   if (snapshot != nullptr) return CheckImage(terms, snapshot->image, snapshot->image_digest);
-  if (const auto image = parts_.images.Find(spec.image)) {
+  if (const auto image = parts_.images.Find(caller, spec.image)) {
     return CheckImage(terms, image->name, image->digest);
   }
   const auto name = images::NormaliseImageName(spec.image);
@@ -201,13 +204,13 @@ Status Check::CheckImage(const SharedTerms& terms, const std::string& name,
   return terms ? terms->CheckImage(name, digest) : Status();
 }
 
-Result<Checked> Check::Whole(const tenants::Caller& caller, const Wanted& wanted,
-                             const Snapshot* snapshot) const {
+Result<Checked> Check::Whole(const tenants::Caller& caller, const std::string& owner,
+                             const Wanted& wanted, const Snapshot* snapshot) const {
   ATOLL_TRY(CheckArguments(wanted.spec));
   Checked checked;
   Sandbox& s = checked.sandbox;
   s.id = NewSandboxId();
-  s.tenant = caller.tenant;
+  s.tenant = owner;
   s.spec = wanted.spec;
   s.spec.network.sandbox = s.id;
   s.spec.network.tenant = s.tenant;
@@ -216,11 +219,14 @@ Result<Checked> Check::Whole(const tenants::Caller& caller, const Wanted& wanted
   s.metadata = wanted.metadata;
   if (snapshot != nullptr) {
     ATOLL_TRY(UseSnapshot(s, *snapshot));
-  } else if (auto image = parts_.images.Find(s.spec.image)) {
+  } else if (auto image = parts_.images.Find(caller, s.spec.image)) {
+    checked.image_owner = image->tenant;
     ATOLL_TRY(Image(s, std::move(*image)));
   } else {
-    ATOLL_ASSIGN(checked.awaited_image, AwaitedImage(s.spec.image, image.error()));
-    s.spec.image = checked.awaited_image;
+    if (image.error().code() != Code::kNotFound) return Fail(image.error());
+    ATOLL_ASSIGN(s.spec.image, images::NormaliseImageName(s.spec.image));
+    ATOLL_ASSIGN(checked.awaited_image, AwaitedImage(caller, s.spec.image, image.error()));
+    checked.names_of = caller.tenant;
     s.reason = "IMAGE_IMPORTING";
     s.message = "Its image is being imported";
   }
@@ -252,7 +258,18 @@ Status Check::SetTerms(const tenants::Caller& caller, const Wanted& wanted, Sand
   if (!s.spec.idle) s.spec.idle = settings_.idle;
   if (s.spec.idle->after_seconds == 0) s.spec.idle.reset();
   ATOLL_TRY(Reclaim(s.spec));
-  ATOLL_TRY(parts_.room.Check(s, terms));
+  if (Status room = parts_.room.Check(s, terms); !room) {
+    // The texts say what the sandboxes of all tenants have together.
+    const Error& why = room.error();
+    if (s.tenant.empty() || why.code() != Code::kResourceExhausted ||
+        why.error_number() != ENOMEM) {
+      return room;
+    }
+    return Fail(Error(Code::kResourceExhausted,
+                      "this host has no room for another such sandbox now; try again later, ask "
+                      "for less, or delete some",
+                      ENOMEM));
+  }
   s.created_at_ms = s.transition_at_ms = parts_.clock.UnixMillis();
   if (wanted.timeout_seconds) {
     ATOLL_ASSIGN(s.expires_at_ms, DeadlineOf(*wanted.timeout_seconds, s.created_at_ms,
@@ -291,15 +308,21 @@ Status Check::UseSnapshot(Sandbox& s, const Snapshot& snapshot) const {
   return {};
 }
 
-Result<std::string> Check::AwaitedImage(const std::string& name, const Error& missing) const {
-  if (missing.code() != Code::kNotFound) return Fail(missing);
-  ATOLL_ASSIGN(std::string image, images::NormaliseImageName(name));
-  if (!parts_.imports.IsRunning(image)) {
-    if (!parts_.puller.MayPull(image)) return Fail(missing);
-    ATOLL_TRY(parts_.puller.CheckRoom());
+Result<std::string> Check::AwaitedImage(const tenants::Caller& caller, const std::string& name,
+                                        const Error& missing) const {
+  std::string own = images::ImageKey(caller.tenant, name);
+  if (!parts_.imports.IsRunning(own)) {
+    // An image of the host serves, too. Without tenants both keys are the same.
+    const bool host_comes = !caller.tenant.empty() && parts_.imports.IsRunning(name);
+    if (host_comes) {
+      own = name;
+    } else {
+      if (!parts_.puller.MayPull(name)) return Fail(missing);
+      ATOLL_TRY(parts_.puller.CheckRoom());
+    }
   }
   ATOLL_TRY(parts_.imports.CheckRoom());
-  return image;
+  return own;
 }
 
 Status Check::Reclaim(Spec& spec) const {
@@ -331,7 +354,10 @@ Result<Sandbox> Check::Claimed(const tenants::Caller& caller, const Wanted& want
 }
 
 Result<Checked> Check::Member(const TemplateRecord& record) const {
-  ATOLL_ASSIGN(Checked checked, Whole(tenants::Caller::Daemon(), WantedOf(record), nullptr));
+  // The template's tenant has given the name of the image. The member belongs to the host until its
+  // claim.
+  ATOLL_ASSIGN(Checked checked,
+               Whole(tenants::Caller{.tenant = record.tenant}, "", WantedOf(record), nullptr));
   checked.sandbox.stocked = true;
   // An idle policy must not apply, because an unclaimed member is always idle.
   checked.sandbox.spec.idle.reset();
@@ -340,7 +366,8 @@ Result<Checked> Check::Member(const TemplateRecord& record) const {
 
 Result<Sandbox> Check::PoolMember(const PoolRecord& pool) const {
   Sandbox member;
-  ATOLL_ASSIGN(images::Image image, parts_.images.Find(pool.image));
+  ATOLL_ASSIGN(images::Image image,
+               parts_.images.Find(tenants::Caller{.tenant = pool.tenant}, pool.image));
   ATOLL_TRY(Image(member, std::move(image)));
   ATOLL_ASSIGN(member.spec.limits, cgroup::ParseLimits(pool.resource_limits, settings_.defaults,
                                                        settings_.limits_available));

@@ -26,13 +26,16 @@
 #include "runtime/sandbox/store/template_store.h"
 #include "runtime/sandbox/volumes/object_volumes.h"
 #include "runtime/tenants/caller.h"
+#include "runtime/tenants/tenant_table.h"
 
 namespace atl::sandbox {
 
 // A checked sandbox. Nothing has been acquired for it.
 struct Checked {
   Sandbox sandbox;
-  std::string awaited_image = {};  // the image to wait for; empty: none
+  std::string awaited_image = {};  // ImageKey of the image to wait for; empty: none
+  std::string names_of = {};       // tenant whose name the image's is
+  std::string image_owner = {};    // owner of the image that the sandbox has
 };
 
 class Check {
@@ -60,6 +63,7 @@ class Check {
     const Registry& registry;
     const Room& room;
     const TermsTable& terms;
+    const tenants::TenantTable& tenants;
   };
   Check(const Parts& parts, Settings settings) : parts_(parts), settings_(std::move(settings)) {}
   Check(const Check&) = delete;
@@ -99,8 +103,9 @@ class Check {
                       const Snapshot* snapshot) const;
   Status CheckImage(const SharedTerms& terms, const std::string& name,
                     std::string_view digest) const;
-  Result<Checked> Whole(const tenants::Caller& caller, const Wanted& wanted,
-                        const Snapshot* snapshot) const;
+  // `owner`: the tenant that the sandbox belongs to; the caller gives the name of the image.
+  Result<Checked> Whole(const tenants::Caller& caller, const std::string& owner,
+                        const Wanted& wanted, const Snapshot* snapshot) const;
   // Sets and checks what differs between sandboxes of one kind: deadline, name, policy and idle
   // policy. Checks whether the host has room for the sandbox, and whether the terms of its tenant
   // and of the caller's key allow it.
@@ -108,9 +113,10 @@ class Check {
   // kInvalidArgument: the request wants paused memory in swap, and this host has no swap area.
   Status Reclaim(Spec& spec) const;
   Status UseSnapshot(Sandbox& sandbox, const Snapshot& snapshot) const;
-  // Returns the name to wait for if the missing image is being imported or may be pulled; else the
-  // reason why it is missing.
-  Result<std::string> AwaitedImage(const std::string& name, const Error& missing) const;
+  // Returns the ImageKey to wait for if the missing image, of this normalised name, is being
+  // imported or may be pulled; else the reason why it is missing.
+  Result<std::string> AwaitedImage(const tenants::Caller& caller, const std::string& name,
+                                   const Error& missing) const;
 
   const Parts parts_;
   Settings settings_;

@@ -18,9 +18,10 @@ void Creates::Begin(Checked checked, const Wanted& wanted, const std::shared_ptr
   const std::string tenant = checked.sandbox.tenant;
   const bool stocked = checked.sandbox.stocked;
   Add(std::move(checked.sandbox), attempt,
-      std::make_shared<Build>(*this, Launch::Order{id, tenant, wanted.request_id, origin,
-                                                   std::move(checked.awaited_image),
-                                                   wanted.registry_as, std::move(parked)}));
+      std::make_shared<Build>(
+          *this,
+          Launch::Order{id, tenant, wanted.request_id, origin, std::move(checked.awaited_image),
+                        std::move(checked.names_of), wanted.registry_as, std::move(parked)}));
   if (!stocked) parts_.room.GiveWay();
   parts_.objects.Keep(id, wanted.mounts);
   HaveVolumes(id, wanted.mounts);
@@ -65,7 +66,7 @@ void Creates::Acquired(const std::string& id) {
   Event event = Event::kAdmitted;
   const auto launch = parts_.launches.Find(*sandbox);
   if (const std::string& image = launch->order().awaited_image; !image.empty()) {
-    PullUnlessThere(image, *launch);
+    PullUnlessThere(*sandbox, *launch);
     if (parts_.imports.IsRunning(image)) {
       event = Event::kMustWait;
     } else if (Status there = TakeImage(*sandbox); !there) {
@@ -80,15 +81,19 @@ void Creates::Acquired(const std::string& id) {
 }
 
 // All sandboxes that wait for one image share its pull, with the credentials of the first.
-void Creates::PullUnlessThere(const std::string& image, Launch& launch) {
+void Creates::PullUnlessThere(const Sandbox& sandbox, Launch& launch) {
   images::Credentials credentials = launch.TakeCredentials();
-  if (parts_.imports.IsRunning(image) || parts_.images.Find(image) || !parts_.puller.MayPull(image))
-    return;
+  const std::string& key = launch.order().awaited_image;
+  const std::string& image = sandbox.spec.image;
+  const tenants::Caller owner{.tenant = launch.order().names_of};
+  if (parts_.imports.IsRunning(key) || parts_.images.Find(owner, image)) return;
+  // The host's import that the sandbox was to wait for has failed meanwhile.
+  if (key != images::ImageKey(owner.tenant, image) || !parts_.puller.MayPull(image)) return;
   const auto pending = std::make_shared<PendingImports::Id>();
   auto progress = parts_.puller.Pull(
-      image, std::move(credentials),
+      owner, image, std::move(credentials),
       [this, pending](const Status& pulled) { parts_.imports.End(*pending, pulled); });
-  *pending = parts_.imports.Begin(image, std::move(progress));
+  *pending = parts_.imports.Begin(key, std::move(progress));
 }
 
 void Creates::AwaitImage(Sandbox& sandbox) {
@@ -107,8 +112,8 @@ void Creates::Progress(const std::string& id, const std::string& text) {
 }
 
 Status Creates::TakeImage(Sandbox& sandbox) {
-  ATOLL_ASSIGN(images::Image image,
-               parts_.images.Find(parts_.launches.Find(sandbox)->order().awaited_image));
+  const tenants::Caller owner{.tenant = parts_.launches.Find(sandbox)->order().names_of};
+  ATOLL_ASSIGN(images::Image image, parts_.images.Find(owner, sandbox.spec.image));
   ATOLL_TRY(parts_.check.Image(sandbox, std::move(image)));
   // A sandbox that already Holds did so without the layers of its awaited image.
   if (Holds(sandbox.state)) parts_.layers.Hold(sandbox.layers);
@@ -118,7 +123,7 @@ Status Creates::TakeImage(Sandbox& sandbox) {
 void Creates::Imported(const std::string& id, const Status& imported) {
   Sandbox* const sandbox = parts_.registry.Look(id);
   if (sandbox == nullptr || sandbox->state != State::kAwaiting) return;
-  const std::string image = parts_.launches.Find(*sandbox)->order().awaited_image;
+  const std::string image = sandbox->spec.image;
   Status usable = TakeImage(*sandbox);
   // Other sandboxes may have taken the memory meanwhile. Its tenant has counted it all the time.
   if (usable) usable = parts_.room.CheckHost(sandbox->spec);

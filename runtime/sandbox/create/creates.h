@@ -85,8 +85,7 @@ class Creates {
       : parts_(parts),
         private_directories_(std::move(private_directories)),
         exited_(std::move(exited)) {
-    parts_.registry.OnRemove(
-        [this](const Sandbox& sandbox) { parts_.imports.Forget(sandbox.spec.image, sandbox.id); });
+    parts_.registry.OnRemove([this](const Sandbox& sandbox) { parts_.imports.Forget(sandbox.id); });
   }
   Creates(const Creates&) = delete;
   Creates& operator=(const Creates&) = delete;
@@ -140,7 +139,7 @@ class Creates {
 
  private:
   void Acquired(const std::string& id);
-  void PullUnlessThere(const std::string& image, Launch& launch);
+  void PullUnlessThere(const Sandbox& sandbox, Launch& launch);
   Status TakeImage(Sandbox& sandbox);
   void Progress(const std::string& id, const std::string& text);
   void Imported(const std::string& id, const Status& imported);

@@ -45,7 +45,8 @@ class Launch : public std::enable_shared_from_this<Launch> {
     std::string tenant;           // the owner, in whose line it waits for its turn
     std::string request_id = {};  // names the request in the log
     Origin origin = Origin::kCold;
-    std::string awaited_image = {};        // the image to wait for; empty: none
+    std::string awaited_image = {};        // ImageKey of the image to wait for; empty: none
+    std::string names_of = {};             // tenant whose name the image's is
     images::Credentials registry_as = {};  // credentials for a pull of the image
     // The parked sandbox to claim, which has the host id above; null: build a new one.
     std::unique_ptr<ParkedSandbox> parked = nullptr;

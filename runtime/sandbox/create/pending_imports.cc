@@ -39,19 +39,20 @@ void PendingImports::Wait(const std::string& image, const std::string& sandbox, 
   if (++waiting_ == 1) timer_ = loop_.After(kProgressUs, [this] { ShowProgress(); });
 }
 
-void PendingImports::Forget(const std::string& image, const std::string& sandbox) {
-  const auto found = images_.find(image);
-  if (found == images_.end()) return;
-  const auto waiting = found->second.waiting.find(sandbox);
-  if (waiting == found->second.waiting.end()) return;
-  loop_.Cancel(waiting->second.deadline);
-  found->second.waiting.erase(waiting);
-  if (--waiting_ == 0) loop_.Cancel(std::exchange(timer_, 0));
+void PendingImports::Forget(const std::string& sandbox) {
+  for (auto& [key, image] : images_) {
+    const auto waiting = image.waiting.find(sandbox);
+    if (waiting == image.waiting.end()) continue;
+    loop_.Cancel(waiting->second.deadline);
+    image.waiting.erase(waiting);
+    if (--waiting_ == 0) loop_.Cancel(std::exchange(timer_, 0));
+    return;
+  }
 }
 
 void PendingImports::GiveUp(const std::string& image, const std::string& sandbox) {
   const Waiter waiter = std::move(images_.at(image).waiting.at(sandbox).waiter);
-  Forget(image, sandbox);
+  Forget(sandbox);
   waiter.over(Fail(Code::kDeadlineExceeded,
                    "the import takes longer than an hour and continues; create the sandbox again "
                    "when the image is there"));

@@ -33,7 +33,9 @@ class PendingImports {
   PendingImports& operator=(const PendingImports&) = delete;
   ~PendingImports();
 
-  // Registers an import of the image with this normalised name.
+  // `image` is an ImageKey, here and below.
+  //
+  // Registers an import of the image.
   Id Begin(const std::string& image, Progress progress);
   // Reports the result of an import. Wakes all waiters if the import succeeded or if no other
   // attempt at this image is left. A repeated call with the same id does nothing.
@@ -45,7 +47,7 @@ class PendingImports {
   // Requires IsRunning.
   void Wait(const std::string& image, const std::string& sandbox, Waiter waiter);
   // Removes a sandbox's waiter, if there is one.
-  void Forget(const std::string& image, const std::string& sandbox);
+  void Forget(const std::string& sandbox);
   size_t waiting() const { return waiting_; }
 
  private:

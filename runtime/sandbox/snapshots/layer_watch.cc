@@ -42,7 +42,7 @@ void LayerWatch::LookAgain() {
 
 void LayerWatch::FindStore(std::function<void(Result<std::string>)> done) {
   std::set<wire::LayerId> layers;
-  for (const images::Image& image : images_.List()) {
+  for (const images::Image& image : images_.List(tenants::Caller::Daemon())) {
     layers.insert(image.layers.begin(), image.layers.end());
   }
   for (const Snapshot* snapshot : snapshots_.All(tenants::Caller::Daemon())) {
@@ -76,8 +76,10 @@ std::string LayerWatch::TroubleOf(const std::set<wire::LayerId>& missing) const 
                        [&](wire::LayerId layer) { return missing.contains(layer); });
   };
   size_t images = 0, snapshots = 0;
-  for (const images::Image& image : images_.List()) images += lacks(image.layers);
-  for (const Snapshot* snapshot : snapshots_.All(tenants::Caller::Daemon())) snapshots += lacks(snapshot->layers);
+  for (const images::Image& image : images_.List(tenants::Caller::Daemon()))
+    images += lacks(image.layers);
+  for (const Snapshot* snapshot : snapshots_.All(tenants::Caller::Daemon()))
+    snapshots += lacks(snapshot->layers);
   if (images + snapshots == 0) return {};
   return "the store lacks layers of " + std::to_string(images) + " images and " +
          std::to_string(snapshots) +

@@ -138,7 +138,7 @@ Result<Snapshot> Snapshots::Take(const Sandbox& source, const std::string& name,
 void Snapshots::Import(const tenants::Caller& caller, UniqueFd archive, std::string name,
                        Check check, Imported done) {
   images_.ImportLayers(
-      std::move(archive),
+      caller, std::move(archive),
       [check = std::move(check)](const images::Image& image) -> Status {
         ATOLL_ASSIGN(const Snapshot snapshot, SnapshotOf(image));
         return check(snapshot);

@@ -62,9 +62,9 @@ class Snapshots {
   Snapshots(const Snapshots&) = delete;
   Snapshots& operator=(const Snapshots&) = delete;
 
-  // Takes a snapshot of a live sandbox, whose owner it gets. Records it as Creating, and as Ready or Failed later.
-  // kFailedPrecondition: a snapshot of the sandbox is in flight, or there would be too many layers.
-  // kResourceExhausted, ENOSPC: a limit of the operator, or a full disk.
+  // Takes a snapshot of a live sandbox, whose owner it gets. Records it as Creating, and as Ready
+  // or Failed later. kFailedPrecondition: a snapshot of the sandbox is in flight, or there would be
+  // too many layers. kResourceExhausted, ENOSPC: a limit of the operator, or a full disk.
   Result<Snapshot> Take(const Sandbox& source, const std::string& name,
                         std::shared_ptr<const void> use);
   // Imports a snapshot that a daemon has exported (snapshot_facts.h) as a new Ready one, which the
@@ -78,13 +78,13 @@ class Snapshots {
               Imported done);
   // kResourceExhausted, ENOSPC: the number of snapshots has reached the operator's limit.
   Status CheckCount() const;
-  // Returns null for an unknown id, and for a snapshot that the caller does not see. Valid until the
-  // next call.
+  // Returns null for an unknown id, and for a snapshot that the caller does not see. Valid until
+  // the next call.
   const Snapshot* Find(const tenants::Caller& caller, const std::string& id) const;
   // Returns all snapshots that the caller sees, in no order.
   std::vector<const Snapshot*> All(const tenants::Caller& caller) const;
-  // Returns a snapshot that can be restored. kNotFound: Find returns null. kFailedPrecondition: it is not ready.
-  // kInvalidArgument: the store has lost one of its layers.
+  // Returns a snapshot that can be restored. kNotFound: Find returns null. kFailedPrecondition: it
+  // is not ready. kInvalidArgument: the store has lost one of its layers.
   Result<Snapshot> Usable(const tenants::Caller& caller, const std::string& id) const;
   // Removes the snapshot. The next collection removes its layers. kNotFound: Find returns
   // null. kFailedPrecondition: it is being taken.

@@ -9,7 +9,8 @@ namespace atl::sandbox {
 
 Attempt::Attempt(Parts parts, Request request)
     : parts_(std::move(parts)), request_(std::move(request)) {
-  if (!request_.key.empty()) parts_.keys.Begin(request_.tenant, request_.key, this, request_.made_ms);
+  if (!request_.key.empty())
+    parts_.keys.Begin(request_.tenant, request_.key, this, request_.made_ms);
 }
 
 Attempt::~Attempt() {

@@ -32,9 +32,9 @@ class Attempts {
 
   // Loads the keys of completed requests.
   Status Load();
-  // Begins an attempt of the caller, whose failure calls `take_back`. Returns null if the request is refused or
-  // repeats another one; then `answered` gets the refusal now, or the other request's answer now or
-  // later.
+  // Begins an attempt of the caller, whose failure calls `take_back`. Returns null if the request
+  // is refused or repeats another one; then `answered` gets the refusal now, or the other request's
+  // answer now or later.
   std::shared_ptr<Attempt> Begin(const tenants::Caller& caller, Attempt::Request request,
                                  Attempt::TakeBack take_back, const Attempt::Answered& answered);
   // Begins an attempt of the daemon's own, which no client asked for.

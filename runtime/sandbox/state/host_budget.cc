@@ -200,8 +200,7 @@ Status CheckBudget(const HostBudget& budget, const Held& held, const Spec& spec)
   return {};
 }
 
-Status CheckKept(const std::string& tenant, const std::string& wish, uint64_t kept,
-                 uint32_t most) {
+Status CheckKept(const std::string& tenant, const std::string& wish, uint64_t kept, uint32_t most) {
   if (kept <= most) return {};
   if (!tenant.empty()) {
     return Fail(Code::kInvalidArgument,

@@ -56,8 +56,7 @@ struct Held {
 
 // Checks how many sandboxes all pools and templates together could keep once `wish` were granted.
 // kInvalidArgument: more than `most`. A tenant is not told what those of others add up to.
-Status CheckKept(const std::string& tenant, const std::string& wish, uint64_t kept,
-                 uint32_t most);
+Status CheckKept(const std::string& tenant, const std::string& wish, uint64_t kept, uint32_t most);
 
 // kInvalidArgument: this host can never satisfy the request. kResourceExhausted with ENOMEM: it
 // cannot now.

@@ -1,4 +1,5 @@
-// Index of sandboxes by tenant and name, because a create with a unique name must not scan all sandboxes.
+// Index of sandboxes by tenant and name, because a create with a unique name must not scan all
+// sandboxes.
 //
 // Thread rule: on the loop.
 #pragma once

@@ -141,7 +141,8 @@ Result<std::string> Templates::Create(const tenants::Caller& caller, TemplateRec
 
 Status Templates::Remove(const tenants::Caller& caller, const std::string& id) {
   const auto found = templates_.find(id);
-  if (found == templates_.end() || !caller.Sees(found->second.record.tenant)) return Fail(NoSuchTemplate(id));
+  if (found == templates_.end() || !caller.Sees(found->second.record.tenant))
+    return Fail(NoSuchTemplate(id));
   ATOLL_TRY(parts_.store.Remove(id));
   Template gone = std::move(found->second);
   templates_.erase(found);
@@ -187,9 +188,10 @@ const TemplateRecord* Templates::UserOf(const std::string& owner, const std::str
 }
 
 Result<const TemplateRecord*> Templates::Usable(const tenants::Caller& caller,
-                                                       const std::string& id) const {
+                                                const std::string& id) const {
   const auto found = templates_.find(id);
-  if (found == templates_.end() || !caller.Sees(found->second.record.tenant)) return Fail(NoSuchTemplate(id));
+  if (found == templates_.end() || !caller.Sees(found->second.record.tenant))
+    return Fail(NoSuchTemplate(id));
   const TemplateRecord& record = found->second.record;
   if (record.succeeded) return &record;
   return Fail(Code::kNotFound, "template '" + id + "' is not built yet" +

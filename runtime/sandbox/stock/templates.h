@@ -82,8 +82,8 @@ class Templates {
   // Call at start: keeps members that an earlier daemon had made ready, and disposes of the others.
   void AdoptMembers();
 
-  // Creates a template of the caller and returns its new id. kResourceExhausted: kMaxTemplates exist. Other
-  // errors: see Check::Member.
+  // Creates a template of the caller and returns its new id. kResourceExhausted: kMaxTemplates
+  // exist. Other errors: see Check::Member.
   Result<std::string> Create(const tenants::Caller& caller, TemplateRecord record);
   // Removes the template. Sandboxes that were claimed from it live on. kNotFound.
   Status Remove(const tenants::Caller& caller, const std::string& id);
@@ -97,10 +97,11 @@ class Templates {
   // Returns a template that may use the image of that owner; null if there is none.
   const TemplateRecord* UserOf(const std::string& owner, const std::string& image) const;
 
-  // Returns the template that a create names. kNotFound: the caller sees none of that id, or no member of it has
-  // been ready.
+  // Returns the template that a create names. kNotFound: the caller sees none of that id, or no
+  // member of it has been ready.
   Result<const TemplateRecord*> Usable(const tenants::Caller& caller, const std::string& id) const;
-  // `wanted` names a template that is Usable. Answers the create now, or once there is a member for it or can be none.
+  // `wanted` names a template that is Usable. Answers the create now, or once there is a member for
+  // it or can be none.
   void Claim(const tenants::Caller& caller, const Wanted& wanted, std::shared_ptr<Attempt> attempt);
 
   // Call when a create is coming: pauses building for a while, and disposes of members if the

@@ -28,8 +28,8 @@ constexpr int64_t kRecentUs = 60'000'000;
 
 // Keys of automatic pools begin with a slash, which no name of a pool has. They sort before all
 // names, so automatic pools give way first.
-std::string AutomaticKey(const std::string& image) {
-  return "/" + image;
+std::string AutomaticKey(const std::string& image_owner, const std::string& image) {
+  return "/" + images::ImageKey(image_owner, image);
 }
 
 // The build decides volumes and a read-only root, so no member has them.
@@ -243,7 +243,7 @@ std::unique_ptr<ParkedSandbox> WarmPools::Claim(Checked* checked, const Wanted& 
   if (ref != s.spec.extensions.end()) {
     parked = Take(PoolKey(s.tenant, ref->second), s);
   } else if (s.spec.snapshot_id.empty()) {
-    parked = TakeAutomatic(s, wanted.resource_limits);
+    parked = TakeAutomatic(checked->image_owner, s, wanted.resource_limits);
   }
   // The member's cgroup, socket and host name already have that id.
   if (parked) s.id = s.spec.network.sandbox = parked->sandbox.id;
@@ -294,9 +294,10 @@ void WarmPools::CountCold(const std::string& key, ColdReason reason) {
 }
 
 std::unique_ptr<ParkedSandbox> WarmPools::TakeAutomatic(
-    const Sandbox& wanted, const std::map<std::string, std::string>& resource_limits) {
+    const std::string& image_owner, const Sandbox& wanted,
+    const std::map<std::string, std::string>& resource_limits) {
   if (most_automatic_ == 0 || WhyBuilt(wanted.spec)) return nullptr;
-  const std::string key = AutomaticKey(wanted.spec.image);
+  const std::string key = AutomaticKey(image_owner, wanted.spec.image);
   const int64_t now_us = parts_.clock.BootMicros();
   const auto found = pools_.find(key);
   if (found != pools_.end()) {
@@ -315,7 +316,8 @@ std::unique_ptr<ParkedSandbox> WarmPools::TakeAutomatic(
                  .image = wanted.spec.image,
                  .resource_limits = resource_limits,
                  .capacity = kAutomatic,
-                 .created_at_ms = parts_.clock.UnixMillis()};
+                 .created_at_ms = parts_.clock.UnixMillis(),
+                 .tenant = image_owner};
   pool.used_us = now_us;
   ++automatic_;
   return nullptr;

@@ -98,8 +98,8 @@ class WarmPools {
 
   // A name is one of the caller's tenant.
   //
-  // Creates a pool of the caller; `record.key` is its name. kAlreadyExists. kInvalidArgument: the bounds are invalid, or exceed
-  // `most_members`. Other errors: see Check::PoolMember.
+  // Creates a pool of the caller; `record.key` is its name. kAlreadyExists. kInvalidArgument: the
+  // bounds are invalid, or exceed `most_members`. Other errors: see Check::PoolMember.
   Status Create(const tenants::Caller& caller, PoolRecord record);
   // Changes the bounds. kNotFound. Other errors: see Create.
   Status Resize(const tenants::Caller& caller, const std::string& name,
@@ -165,7 +165,7 @@ class WarmPools {
     std::string trouble;
     std::optional<int64_t> used_us;  // last use of an automatic pool
   };
-  using Pools = std::map<std::string, Pool>;  // by key; see PoolKey
+  using Pools = std::map<std::string, Pool>;  // key: PoolKey
   static View ViewOf(const Pool& pool);
   // The member that is being built.
   struct Building {
@@ -174,12 +174,15 @@ class WarmPools {
     bool lost = false;
   };
 
-  // Takes a member that fits `wanted` from the pool of that key; the caller owns it. Null: no member fits.
+  // Takes a member that fits `wanted` from the pool of that key; the caller owns it. Null: no
+  // member fits.
   std::unique_ptr<ParkedSandbox> Take(const std::string& key, const Sandbox& wanted);
   // Like Take, from the automatic pool of that image. Makes the pool if there is none. Members that
   // are built later have these limits, because the next create of an image is likely to have them.
+  // `image_owner`: the tenant that owns the image, and so the only one to claim from the pool.
   std::unique_ptr<ParkedSandbox> TakeAutomatic(
-      const Sandbox& wanted, const std::map<std::string, std::string>& resource_limits);
+      const std::string& image_owner, const Sandbox& wanted,
+      const std::map<std::string, std::string>& resource_limits);
   // Returns why the pool has no member for `wanted`; none: it has one.
   static std::optional<ColdReason> WhyCold(const Pool& pool, const Sandbox& wanted);
   void CountCold(const std::string& key, ColdReason reason);

@@ -1,5 +1,5 @@
-// Remembers ids of removed sandboxes, and their owners, so that the proxy can answer that a sandbox is gone, and not
-// that it never existed. Keeps the newest hundred thousand. Ids are never reused.
+// Remembers ids of removed sandboxes, and their owners, so that the proxy can answer that a sandbox
+// is gone, and not that it never existed. Keeps the newest hundred thousand. Ids are never reused.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -22,8 +22,8 @@ class GoneIds {
   // removes a record stores the record's id in the same transaction.
   static Result<std::unique_ptr<GoneIds>> Open(sqlite::Db& db, int64_t kept = kKept);
 
-  // Returns the tenant that the sandbox belonged to; nothing for an unknown id. Costs one look-up in
-  // an index.
+  // Returns the tenant that the sandbox belonged to; nothing for an unknown id. Costs one look-up
+  // in an index.
   Result<std::optional<std::string>> OwnerOf(const std::string& id);
 
  private:

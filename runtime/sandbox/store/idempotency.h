@@ -1,8 +1,8 @@
 // Finds repeated requests by the Idempotency-Key that the client chose. If a client repeats a
 // request because it did not see the answer, it gets the result of the first request. A key belongs
-// to one tenant and one request, whatever the request asks for. While the request is in flight, its attempt holds
-// the key (attempt.h). Once the request is carried out, a record in the sandboxes' store keeps the
-// key (store.h), so it survives a restart.
+// to one tenant and one request, whatever the request asks for. While the request is in flight, its
+// attempt holds the key (attempt.h). Once the request is carried out, a record in the sandboxes'
+// store keeps the key (store.h), so it survives a restart.
 //
 // Thread rule: on the loop.
 #pragma once

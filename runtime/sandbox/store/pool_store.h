@@ -26,7 +26,7 @@ struct PoolCapacity {
 struct PoolRecord {
   static constexpr char kTable[] = "pools";
 
-  std::string key;      // PoolKey
+  std::string key;                                     // PoolKey
   std::string image;                                   // the normalised name
   std::map<std::string, std::string> resource_limits;  // the request's limits
   PoolCapacity capacity;

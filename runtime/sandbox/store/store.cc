@@ -34,7 +34,8 @@ Status Decode(const std::string& moves, const std::string& record, Sandbox* s) {
 Result<std::unique_ptr<Store>> Store::Open(const std::string& path, Loop* loop) {
   ATOLL_ASSIGN(sqlite::Db db, OpenRecords(path, kOptions));
   ATOLL_ASSIGN(sqlite::Stmt insert,
-               db.Prepare("INSERT INTO sandboxes (id, moves, record) VALUES (?1,?2,?3)"));
+               db.Prepare("INSERT INTO sandboxes (id, moves, record, tenant) VALUES "
+                          "(?1,?2,?3,?4)"));
   ATOLL_ASSIGN(sqlite::Stmt update, db.Prepare("UPDATE sandboxes SET moves=?2 WHERE id=?1"));
   ATOLL_ASSIGN(sqlite::Stmt remove, db.Prepare("DELETE FROM sandboxes WHERE id=?1"));
   std::unique_ptr<Store> store(
@@ -186,8 +187,9 @@ Status Store::UpdateSpec(const Sandbox& s) {
 }
 
 Status Store::WriteSpec(const Sandbox& s) {
-  ATOLL_ASSIGN(sqlite::Stmt update, db_.Prepare("UPDATE sandboxes SET record=?2 WHERE id=?1"));
-  ATOLL_TRY(update.Bind(1, s.id).Bind(2, EncodeRecord(s)).Run());
+  ATOLL_ASSIGN(sqlite::Stmt update,
+               db_.Prepare("UPDATE sandboxes SET record=?2, tenant=?3 WHERE id=?1"));
+  ATOLL_TRY(update.Bind(1, s.id).Bind(2, EncodeRecord(s)).Bind(3, s.tenant).Run());
   if (db_.Changes() != 1) {
     return Fail(Code::kNotFound, "no record of sandbox " + s.id + " to update");
   }

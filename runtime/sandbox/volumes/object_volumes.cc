@@ -13,18 +13,28 @@ bool IsBucket(const wire::Volume& volume) {
   return volume.kind == wire::Volume::Kind::kObjects;
 }
 
+bool MayMount(const tenants::Caller& caller, const tenants::Tenant* tenant,
+              const std::string& store) {
+  if (caller.tenant.empty()) return true;
+  return tenant != nullptr && std::find(tenant->object_stores.begin(), tenant->object_stores.end(),
+                                        store) != tenant->object_stores.end();
+}
+
 Error Bad(Code code, const VolumeMount& mount, const std::string& why) {
   return Error(code, "volume at '" + mount.volume.target.substr(0, 128) + "': " + why);
 }
 
 }  // namespace
 
-Result<wire::BucketName> ObjectVolumes::Find(const VolumeMount& mount) const {
+Result<wire::BucketName> ObjectVolumes::Find(const tenants::Caller& caller,
+                                             const tenants::Tenant* tenant,
+                                             const VolumeMount& mount) const {
   const std::string& bucket = mount.volume.source;
   const std::string endpoint = "'" + mount.bucket.endpoint.substr(0, 128) + "'";
   const bool by_reference = !mount.volume.own_credentials;
   bool endpoint_known = false, bucket_allowed = false;
   for (const wire::ObjectStore& store : stores_) {
+    if (!MayMount(caller, tenant, store.name)) continue;
     if (!wire::IsAt(store, mount.bucket.endpoint)) continue;
     endpoint_known = true;
     if (!wire::AllowsBucket(store, bucket)) continue;
@@ -54,12 +64,13 @@ Result<wire::BucketName> ObjectVolumes::Find(const VolumeMount& mount) const {
 }
 
 Result<std::vector<wire::Volume>> ObjectVolumes::Resolve(
+    const tenants::Caller& caller, const tenants::Tenant* tenant,
     const std::vector<VolumeMount>& mounts) const {
   std::vector<wire::Volume> volumes;
   for (const VolumeMount& mount : mounts) {
     wire::Volume& volume = volumes.emplace_back(mount.volume);
     if (!IsBucket(volume)) continue;
-    ATOLL_ASSIGN(const wire::BucketName name, Find(mount));
+    ATOLL_ASSIGN(const wire::BucketName name, Find(caller, tenant, mount));
     volume.source = wire::SourceOf(name);
   }
   return volumes;

@@ -17,6 +17,8 @@
 
 #include "runtime/base/result.h"
 #include "runtime/sandbox/record/sandbox.h"
+#include "runtime/tenants/caller.h"
+#include "runtime/tenants/tenant.h"
 #include "runtime/wire/object_store.h"
 
 namespace atl::launch {
@@ -33,10 +35,13 @@ class ObjectVolumes {
   ObjectVolumes(const ObjectVolumes&) = delete;
   ObjectVolumes& operator=(const ObjectVolumes&) = delete;
 
-  // Returns the volumes of a create, with the stores of its buckets. kPermissionDenied: the
-  // operator does not allow the endpoint. kInvalidArgument: the bucket. kFailedPrecondition: the
-  // request refers to credentials that do not exist.
-  Result<std::vector<wire::Volume>> Resolve(const std::vector<VolumeMount>& mounts) const;
+  // Returns the volumes of a create by the caller, with the stores of its buckets. A tenant has the
+  // stores that its definition names; `tenant` null: none. For the host, `tenant` is not used.
+  // kPermissionDenied: the operator does not allow the endpoint. kInvalidArgument: the bucket.
+  // kFailedPrecondition: the request refers to credentials that do not exist.
+  Result<std::vector<wire::Volume>> Resolve(const tenants::Caller& caller,
+                                            const tenants::Tenant* tenant,
+                                            const std::vector<VolumeMount>& mounts) const;
 
   // Keep stores the credentials in a sandbox's request. Share copies them to another sandbox with
   // the same volumes.
@@ -52,7 +57,8 @@ class ObjectVolumes {
   void Mount(const Sandbox& sandbox, uint32_t slot, std::function<void(Status)> done);
 
  private:
-  Result<wire::BucketName> Find(const VolumeMount& mount) const;
+  Result<wire::BucketName> Find(const tenants::Caller& caller, const tenants::Tenant* tenant,
+                                const VolumeMount& mount) const;
 
   launch::SpawnerClient& spawner_;
   const std::vector<wire::ObjectStore> stores_;

@@ -66,7 +66,8 @@ class Volumes {
   std::optional<View> Find(const tenants::Caller& caller, const std::string& name) const;
 
   // `name` is a ValidVolumeName; `disk_bytes` 0: the default. kAlreadyExists. kInvalidArgument:
-  // the name is too long with that of the tenant. kUnimplemented: a limit without quota support. Other errors come from the spawner or the store.
+  // the name is too long with that of the tenant. kUnimplemented: a limit without quota support.
+  // Other errors come from the spawner or the store.
   using Made = std::function<void(Result<View>)>;
   void Create(const tenants::Caller& caller, const std::string& name, uint64_t disk_bytes,
               Made done);
@@ -80,12 +81,12 @@ class Volumes {
   void Use(const tenants::Caller& caller, const std::string& name,
            std::function<void(Result<wire::DiskUse>)> done);
 
-  // Makes missing volumes of a create by a sandbox of the tenant, after checking that all its volumes are available, and
-  // protects all of them from removal until Release. After an error nothing is held, and `failed`
-  // is the kind of the volume that caused it. kUnavailable: the volume is being removed, and that
-  // takes long. kPermissionDenied: the spawner does not allow it. kNotFound: it does not exist, and
-  // the request does not create it. kInvalidArgument: the sub-path. kUnimplemented: the limit.
-  // kInternal: a mount names a directory of another tenant.
+  // Makes missing volumes of a create by a sandbox of the tenant, after checking that all its
+  // volumes are available, and protects all of them from removal until Release. After an error
+  // nothing is held, and `failed` is the kind of the volume that caused it. kUnavailable: the
+  // volume is being removed, and that takes long. kPermissionDenied: the spawner does not allow it.
+  // kNotFound: it does not exist, and the request does not create it. kInvalidArgument: the
+  // sub-path. kUnimplemented: the limit. kInternal: a mount names a directory of another tenant.
   using Acquired = std::function<void(Status, wire::Volume::Kind failed)>;
   void Acquire(const std::string& tenant, const std::string& sandbox,
                std::vector<VolumeMount> mounts, Acquired done);

@@ -9,9 +9,12 @@
 
 #include "images/image_store.h"
 #include "images/oci_layout.h"
+#include "runtime/tenants/caller.h"
 #include "tests/unit/images/fake_parts.h"
 
 namespace atl::images {
+
+inline const tenants::Caller kHost;
 
 class ImageStoreTest : public ::testing::Test {
  protected:
@@ -44,7 +47,7 @@ class ImageStoreTest : public ::testing::Test {
   }
   Result<Image> ImportMembers(const std::string& name) {
     std::optional<Result<Image>> result;
-    store_->Import(Archive(), name, [&](Result<Image> r) { result = std::move(r); });
+    store_->Import(kHost, Archive(), name, [&](Result<Image> r) { result = std::move(r); });
     EXPECT_FALSE(result) << "called from inside Import";
     loop_.Run();
     EXPECT_TRUE(result);
@@ -55,15 +58,15 @@ class ImageStoreTest : public ::testing::Test {
   // nothing left behind.
   void Refused(const std::string& why, Code code = Code::kInvalidArgument) {
     const auto present = runner_.present;
-    const size_t before = store_->List().size();
+    const size_t before = store_->List(kHost).size();
     auto image = ImportMembers("bad");
     ASSERT_FALSE(image) << why;
     EXPECT_EQ(image.error().code(), code) << image.error().message();
     EXPECT_NE(image.error().message().find(why), std::string::npos) << image.error().message();
     EXPECT_EQ(runner_.present, present);
-    EXPECT_EQ(store_->List().size(), before);
+    EXPECT_EQ(store_->List(kHost).size(), before);
     Reopen();
-    EXPECT_EQ(store_->List().size(), before);
+    EXPECT_EQ(store_->List(kHost).size(), before);
   }
 
   static bool Unused(wire::LayerId) { return false; }

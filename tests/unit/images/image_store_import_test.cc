@@ -12,7 +12,7 @@ TEST_F(ImageStoreTest, ImportsAreQueued) {
   FakeImage{{"a"}, ""}.Fill(runner_, HostArchitecture());
   std::vector<std::string> order;
   for (const char* name : {"one", "two", "three"}) {
-    store_->Import(Archive(), name, [&order](const Result<Image>& image) {
+    store_->Import(kHost, Archive(), name, [&order](const Result<Image>& image) {
       order.push_back(image ? image->name : image.error().message());
     });
   }
@@ -21,7 +21,7 @@ TEST_F(ImageStoreTest, ImportsAreQueued) {
   EXPECT_EQ(runner_.extracted.size(), 1U);
   size_t refused = 0;
   for (int i = 0; i < 20; ++i) {
-    store_->Import(Archive(), "x", [&refused](const Result<Image>& image) {
+    store_->Import(kHost, Archive(), "x", [&refused](const Result<Image>& image) {
       if (!image && image.error().code() == Code::kUnavailable) ++refused;
     });
   }
@@ -69,23 +69,23 @@ TEST_F(ImageStoreTest, RefusesForgedBlobs) {
 // A pull leaves out layers that the store already has.
 TEST_F(ImageStoreTest, ALayerThatIsHereNeedNotBeInTheArchive) {
   ASSERT_TRUE(Import({{"base", "a"}, ""}, "a"));
-  EXPECT_EQ(store_->LayerDigests(), (std::set<std::string>{Sha256Of("base"), Sha256Of("a")}));
+  EXPECT_EQ(store_->LayerDigests(kHost), (std::set<std::string>{Sha256Of("base"), Sha256Of("a")}));
   const FakeImage image{{"base", "b"}, ""};
   image.Fill(runner_, HostArchitecture());
   runner_.members.erase(FakeImage::Hex("base"));
   ASSERT_TRUE(ImportMembers("b"));
   EXPECT_EQ(runner_.extracted.size(), 3U);
-  EXPECT_EQ(store_->Find("b")->layers.back(), store_->Find("a")->layers.back());
+  EXPECT_EQ(store_->Find(kHost, "b")->layers.back(), store_->Find(kHost, "a")->layers.back());
   // The archive's copy of such a layer is ignored.
   image.Fill(runner_, HostArchitecture());
   runner_.members[FakeImage::Hex("base")] = "forged";
   ASSERT_TRUE(ImportMembers("b"));
-  EXPECT_EQ(store_->Find("b")->layers.back(), store_->Find("a")->layers.back());
+  EXPECT_EQ(store_->Find(kHost, "b")->layers.back(), store_->Find(kHost, "a")->layers.back());
   // A removed layer no longer counts as present.
-  ASSERT_TRUE(store_->Remove("a", Unused));
-  ASSERT_TRUE(store_->Remove("b", Unused));
+  ASSERT_TRUE(store_->Remove(kHost, "a", Unused));
+  ASSERT_TRUE(store_->Remove(kHost, "b", Unused));
   loop_.Run();
-  EXPECT_TRUE(store_->LayerDigests().empty());
+  EXPECT_TRUE(store_->LayerDigests(kHost).empty());
   image.Fill(runner_, HostArchitecture());
   runner_.members.erase(FakeImage::Hex("base"));
   Refused("is missing in the archive and in the store");
@@ -131,7 +131,7 @@ TEST_F(ImageStoreTest, TwoLayersAreUnpackedAtOnceAndAFailureWaitsForTheOther) {
   store_ = *ImageStore::Open(directory_, loop_, runner);
   FakeImage{{"base", "middle", "top"}, ""}.Fill(runner, HostArchitecture());
   std::optional<Result<Image>> result;
-  store_->Import(Archive(), "x", [&](Result<Image> r) { result = std::move(r); });
+  store_->Import(kHost, Archive(), "x", [&](Result<Image> r) { result = std::move(r); });
   loop_.Run();
   ASSERT_EQ(runner.held.size(), 2U);
   runner.held.at(1)(Fail(runner.extract_error));
@@ -160,7 +160,7 @@ TEST_F(ImageStoreTest, ALayerThatCannotBeBegunEndsTheImport) {
   store_ = *ImageStore::Open(directory_, loop_, runner);
   FakeImage{{"base", "middle", "top"}, ""}.Fill(runner, HostArchitecture());
   int ended = 0;
-  store_->Import(Archive(), "x", [&](const Result<Image>& r) { ended += r ? 100 : 1; });
+  store_->Import(kHost, Archive(), "x", [&](const Result<Image>& r) { ended += r ? 100 : 1; });
   loop_.Run();
   EXPECT_EQ(ended, 1);
   store_.reset();
@@ -179,7 +179,7 @@ TEST_F(ImageStoreTest, AFileInPlaceOfABlobMustBeRegular) {
   store_.reset();
   store_ = *ImageStore::Open(directory_, loop_, runner);
   std::optional<Result<Image>> result;
-  store_->Import(Archive(), "x", [&](Result<Image> r) { result = std::move(r); });
+  store_->Import(kHost, Archive(), "x", [&](Result<Image> r) { result = std::move(r); });
   loop_.Run();
   ASSERT_TRUE(result && !*result);
   EXPECT_EQ(result->error().message().find("JSON"), std::string::npos) << "it was followed";

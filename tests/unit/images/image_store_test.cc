@@ -16,34 +16,34 @@ TEST_F(ImageStoreTest, ImportsAndRemembers) {
   EXPECT_EQ(imported->size_bytes, 4U + 6U + 3U);
   EXPECT_EQ(runner_.published, (std::set<wire::LayerId>{1, 2, 3}));
   Reopen();
-  auto found = store_->Find("docker.io/library/python:3.11");
+  auto found = store_->Find(kHost, "docker.io/library/python:3.11");
   ASSERT_TRUE(found);
   EXPECT_EQ(found->layers, imported->layers);
   EXPECT_EQ(found->digest, imported->digest);
   EXPECT_EQ(found->config.env, std::vector<std::string>{"A=b"});
   EXPECT_EQ(found->config.user, "u");
-  EXPECT_EQ(store_->Find("python").error().code(), Code::kNotFound);
+  EXPECT_EQ(store_->Find(kHost, "python").error().code(), Code::kNotFound);
 }
 
 TEST_F(ImageStoreTest, ASharedLayerIsUnpackedOnce) {
   ASSERT_TRUE(Import({{"base", "a"}, ""}, "a"));
   ASSERT_TRUE(Import({{"base", "b"}, ""}, "b"));
   EXPECT_EQ(runner_.extracted.size(), 3U);
-  EXPECT_EQ(store_->Find("a")->layers.back(), store_->Find("b")->layers.back());
+  EXPECT_EQ(store_->Find(kHost, "a")->layers.back(), store_->Find(kHost, "b")->layers.back());
   // The layer is removed when no image uses it any more.
-  ASSERT_TRUE(store_->Remove("a", Unused));
+  ASSERT_TRUE(store_->Remove(kHost, "a", Unused));
   loop_.Run();
   EXPECT_EQ(runner_.present.size(), 2U);
-  ASSERT_TRUE(store_->Remove("b", Unused));
+  ASSERT_TRUE(store_->Remove(kHost, "b", Unused));
   loop_.Run();
   EXPECT_TRUE(runner_.present.empty());
-  EXPECT_FALSE(store_->Remove("b", Unused));
+  EXPECT_FALSE(store_->Remove(kHost, "b", Unused));
 }
 
 TEST_F(ImageStoreTest, LayersOfRunningSandboxesStay) {
   auto image = Import({{"base", "a"}, ""}, "a");
   const wire::LayerId held = image->layers[0];
-  ASSERT_TRUE(store_->Remove("a", [&](wire::LayerId id) { return id == held; }));
+  ASSERT_TRUE(store_->Remove(kHost, "a", [&](wire::LayerId id) { return id == held; }));
   loop_.Run();
   EXPECT_EQ(runner_.present, std::set<wire::LayerId>{held});
   Reopen();
@@ -88,40 +88,41 @@ TEST_F(ImageStoreTest, ACommitIsAnImageOfLayersThatAreHere) {
   const std::vector<wire::LayerId> layers = {*written, below->layers.front()};
   constexpr char kConfig[] =
       R"({"Env":["A=b"],"Cmd":["x"],"Labels":{"l":"1","odd":2},"ExposedPorts":{"80/tcp":{}}})";
-  const auto made = store_->Commit("b", layers, kConfig);
+  const auto made = store_->Commit(kHost, "b", layers, kConfig);
   ASSERT_TRUE(made) << made.error().message();
   EXPECT_NE(made->digest, below->digest);
-  EXPECT_EQ(store_->Commit("c", layers, kConfig)->digest, made->digest);
-  EXPECT_NE(store_->Commit("c", layers, R"({"Env":["A=c"]})")->digest, made->digest);
+  EXPECT_EQ(store_->Commit(kHost, "c", layers, kConfig)->digest, made->digest);
+  EXPECT_NE(store_->Commit(kHost, "c", layers, R"({"Env":["A=c"]})")->digest, made->digest);
   Reopen();
-  ASSERT_TRUE(store_->Remove("a", Unused));
-  const auto found = store_->Find("b");
+  ASSERT_TRUE(store_->Remove(kHost, "a", Unused));
+  const auto found = store_->Find(kHost, "b");
   ASSERT_TRUE(found) << found.error().message();
   EXPECT_EQ(found->layers, layers);
   EXPECT_EQ(found->config.env, std::vector<std::string>{"A=b"});
   EXPECT_EQ(found->config.labels, (std::map<std::string, std::string>{{"l", "1"}}));
   EXPECT_EQ(found->config.exposed_ports, std::vector<std::string>{"80/tcp"});
-  EXPECT_EQ(store_->Commit("b", {4711}, kConfig).error().code(), Code::kNotFound);
-  EXPECT_EQ(store_->Commit("b", layers, R"({"Env":["A"]})").error().code(), Code::kInvalidArgument);
-  EXPECT_EQ(store_->Commit("../b", layers, kConfig).error().code(), Code::kInvalidArgument);
-  EXPECT_EQ(store_->Find("b")->config.env, std::vector<std::string>{"A=b"});
+  EXPECT_EQ(store_->Commit(kHost, "b", {4711}, kConfig).error().code(), Code::kNotFound);
+  EXPECT_EQ(store_->Commit(kHost, "b", layers, R"({"Env":["A"]})").error().code(),
+            Code::kInvalidArgument);
+  EXPECT_EQ(store_->Commit(kHost, "../b", layers, kConfig).error().code(), Code::kInvalidArgument);
+  EXPECT_EQ(store_->Find(kHost, "b")->config.env, std::vector<std::string>{"A=b"});
 }
 
 TEST_F(ImageStoreTest, ATagIsAnotherNameOfTheSameLayers) {
   auto image = Import({{"base", "a"}, ""}, "a");
   Import({{"other"}, ""}, "b");
-  auto tagged = store_->Tag("a", "docker.io/library/b");
+  auto tagged = store_->Tag(kHost, "a", "docker.io/library/b");
   ASSERT_TRUE(tagged) << tagged.error().message();
   EXPECT_EQ(tagged->name, "b:latest");
   EXPECT_EQ(tagged->digest, image->digest);
   Reopen();
-  EXPECT_EQ(store_->Find("b")->layers, image->layers);
-  EXPECT_EQ(store_->LayersOf(*store_->Find("b")).front().blob_digest, Sha256Of("a"));
-  ASSERT_TRUE(store_->Remove("a", Unused));
+  EXPECT_EQ(store_->Find(kHost, "b")->layers, image->layers);
+  EXPECT_EQ(store_->LayersOf(*store_->Find(kHost, "b")).front().blob_digest, Sha256Of("a"));
+  ASSERT_TRUE(store_->Remove(kHost, "a", Unused));
   loop_.Run();
   EXPECT_EQ(runner_.present.size(), 2U) << "the other name holds them; what it meant before went";
-  EXPECT_EQ(store_->Tag("a", "c").error().code(), Code::kNotFound);
-  EXPECT_EQ(store_->Tag("b", "../c").error().code(), Code::kInvalidArgument);
+  EXPECT_EQ(store_->Tag(kHost, "a", "c").error().code(), Code::kNotFound);
+  EXPECT_EQ(store_->Tag(kHost, "b", "../c").error().code(), Code::kInvalidArgument);
 }
 
 TEST_F(ImageStoreTest, PruneTakesOnlyWhatNobodyUses) {
@@ -155,7 +156,7 @@ TEST_F(ImageStoreTest, PruneTakesOnlyWhatNobodyUses) {
   EXPECT_EQ((*pruned)->layers, 0U);
   Reopen();
   EXPECT_EQ(runner_.present.size(), 3U);
-  EXPECT_EQ(store_->Find("b").error().code(), Code::kNotFound);
+  EXPECT_EQ(store_->Find(kHost, "b").error().code(), Code::kNotFound);
 }
 
 // A layer that an import finds in the store at its start must be there at its end.
@@ -165,7 +166,8 @@ TEST_F(ImageStoreTest, PruneWaitsForWhatIsOnItsWay) {
     FakeImage{{"base", "top"}, ""}.Fill(runner_, HostArchitecture());
     std::optional<Result<Image>> imported;
     std::optional<Result<ImageStore::Pruned>> pruned;
-    store_->Import(Archive(), "b", [&](Result<Image> image) { imported = std::move(image); });
+    store_->Import(kHost, Archive(), "b",
+                   [&](Result<Image> image) { imported = std::move(image); });
     for (int i = 0; i < steps; ++i) loop_.Step();
     store_->Prune([](const Image& image) { return image.name == "a:latest"; }, Unused,
                   [&](Result<ImageStore::Pruned> result) { pruned = std::move(result); });
@@ -176,7 +178,7 @@ TEST_F(ImageStoreTest, PruneWaitsForWhatIsOnItsWay) {
       EXPECT_TRUE(runner_.published.contains(layer)) << "after " << steps << " steps";
     }
     EXPECT_EQ((*pruned)->images, std::vector<std::string>{"a:latest"});
-    ASSERT_TRUE(store_->Remove("b", Unused));
+    ASSERT_TRUE(store_->Remove(kHost, "b", Unused));
     loop_.Run();
     EXPECT_TRUE(runner_.present.empty());
   }
@@ -186,8 +188,8 @@ TEST_F(ImageStoreTest, ANameMovesToTheNewImage) {
   auto first = Import({{"one"}, ""}, "a");
   auto second = Import({{"two"}, ""}, "a");
   ASSERT_TRUE(second);
-  EXPECT_EQ(store_->List().size(), 1U);
-  EXPECT_EQ(store_->Find("a")->layers, second->layers);
+  EXPECT_EQ(store_->List(kHost).size(), 1U);
+  EXPECT_EQ(store_->Find(kHost, "a")->layers, second->layers);
   store_->CollectLayers(Unused);
   loop_.Run();
   EXPECT_FALSE(runner_.present.contains(first->layers[0]));
@@ -223,7 +225,7 @@ TEST_F(ImageStoreTest, WhatIsReadIsComparedAndNotRemoved) {
   const auto done = [&](Result<std::shared_ptr<StoredArchive>> r) { archive = std::move(r); };
   store_->Export(*image, ArchiveForm::kOci, done);
   // The name may be removed meanwhile, the layers may not.
-  ASSERT_TRUE(store_->Remove("read", Unused));
+  ASSERT_TRUE(store_->Remove(kHost, "read", Unused));
   EXPECT_EQ(runner_.present.size(), 2U);
   loop_.Run();
   ASSERT_TRUE(archive && *archive) << archive->error().message();
@@ -239,7 +241,7 @@ TEST_F(ImageStoreTest, WhatIsReadIsComparedAndNotRemoved) {
     runner_.packed = {{changed->layers[0], same ? FakeImage::Packed("base") : "other"}};
     store_->Export(*changed, ArchiveForm::kDocker, done);
     std::optional<bool> intact;
-    store_->Verify("changed", [&](const auto& layers) {
+    store_->Verify(kHost, "changed", [&](const auto& layers) {
       ASSERT_TRUE(layers && layers->size() == 1);
       intact = layers->front().same.has_value();
     });
@@ -251,7 +253,8 @@ TEST_F(ImageStoreTest, WhatIsReadIsComparedAndNotRemoved) {
   // The store keeps the result over a restart.
   Reopen();
   std::optional<bool> intact;
-  store_->Verify("changed", [&](const auto& layers) { intact = layers->front().same.has_value(); });
+  store_->Verify(kHost, "changed",
+                 [&](const auto& layers) { intact = layers->front().same.has_value(); });
   loop_.Run();
   EXPECT_EQ(intact, false);
 }
@@ -261,7 +264,7 @@ TEST_F(ImageStoreTest, AFewReadingsAtOnce) {
   ASSERT_TRUE(image);
   std::vector<Code> refused;
   for (int i = 0; i < 5; ++i) {
-    store_->Verify("read", [&](const auto& layers) {
+    store_->Verify(kHost, "read", [&](const auto& layers) {
       if (!layers) refused.push_back(layers.error().code());
     });
   }
@@ -320,7 +323,7 @@ TEST_F(ImageStoreTest, ACrashAtAnyMomentLeavesNothing) {
   for (int steps = 0;; ++steps) {
     FakeImage{{"base", "top", "more"}, ""}.Fill(runner_, HostArchitecture());
     std::optional<Result<Image>> result;
-    store_->Import(Archive(), "crashed", [&](Result<Image> r) { result = std::move(r); });
+    store_->Import(kHost, Archive(), "crashed", [&](Result<Image> r) { result = std::move(r); });
     for (int i = 0; i < steps; ++i) loop_.Step();
     if (result) {
       EXPECT_TRUE(*result);
@@ -330,11 +333,11 @@ TEST_F(ImageStoreTest, ACrashAtAnyMomentLeavesNothing) {
     store_.reset();
     loop_.Run();
     Reopen();
-    EXPECT_TRUE(store_->Find("good"));
+    EXPECT_TRUE(store_->Find(kHost, "good"));
     EXPECT_TRUE(std::filesystem::is_empty(directory_ + "/tmp"));
-    if (store_->Find("crashed")) {  // killed between the commit and its answer
+    if (store_->Find(kHost, "crashed")) {  // killed between the commit and its answer
       EXPECT_EQ(runner_.published.size(), 3U);
-      ASSERT_TRUE(store_->Remove("crashed", Unused));
+      ASSERT_TRUE(store_->Remove(kHost, "crashed", Unused));
       loop_.Run();
     }
     EXPECT_EQ(runner_.present, present) << "after " << steps << " steps";
@@ -350,7 +353,7 @@ TEST_F(ImageStoreTest, LayersWithoutANameAreHisWhoAsked) {
   const auto import = [&] {
     image.Fill(runner_, HostArchitecture());
     store_->ImportLayers(
-        Archive(),
+        kHost, Archive(),
         [&](const Image& seen) -> Status {
           EXPECT_EQ(seen.facts, "facts");
           EXPECT_TRUE(seen.digest.starts_with("sha256:"));
@@ -377,7 +380,7 @@ TEST_F(ImageStoreTest, LayersWithoutANameAreHisWhoAsked) {
   ASSERT_TRUE(*result) << result->error().message();
   EXPECT_EQ((*result)->name, "");
   EXPECT_EQ((*result)->layers.size(), 2U);
-  EXPECT_TRUE(store_->List().empty());
+  EXPECT_TRUE(store_->List(kHost).empty());
   EXPECT_EQ(runner_.published.size(), 2U);
   Reopen();
   EXPECT_TRUE(store_->HasLayer((*result)->layers.front()));
@@ -392,7 +395,7 @@ TEST_F(ImageStoreTest, ACrashAtAnyMomentLeavesNoLayerWithoutAName) {
   for (int steps = 0; !done; ++steps) {
     FakeImage{{"base", "top"}, ""}.Fill(runner_, HostArchitecture());
     store_->ImportLayers(
-        Archive(), [](const Image&) { return Status(); },
+        kHost, Archive(), [](const Image&) { return Status(); },
         [&](const Result<Image>& image) { done = image.has_value(); });
     for (int i = 0; i < steps; ++i) loop_.Step();
     store_.reset();
@@ -452,25 +455,26 @@ TEST_F(ImageStoreTest, ARemovalAtAnyMomentOfAnImportAgreesWithTheDatabase) {
     ASSERT_TRUE(Import({{"base"}, ""}, "a"));
     FakeImage{{"base", "top"}, ""}.Fill(runner_, HostArchitecture());
     done = false;
-    store_->Import(Archive(), "a", [&](const Result<Image>& image) { done = image.has_value(); });
+    store_->Import(kHost, Archive(), "a",
+                   [&](const Result<Image>& image) { done = image.has_value(); });
     for (int i = 0; i < steps; ++i) loop_.Step();
-    auto removed = store_->Remove("a", Unused);
+    auto removed = store_->Remove(kHost, "a", Unused);
     if (!removed) {
       EXPECT_EQ(removed.error().code(), Code::kFailedPrecondition);
       ++refused;
     }
     const bool was_done = done;
     loop_.Run();
-    const bool there = store_->Find("a").has_value();
+    const bool there = store_->Find(kHost, "a").has_value();
     EXPECT_EQ(there, !was_done) << "after " << steps << " steps";
     Reopen();
-    EXPECT_EQ(store_->Find("a").has_value(), there) << "after " << steps << " steps";
+    EXPECT_EQ(store_->Find(kHost, "a").has_value(), there) << "after " << steps << " steps";
     if (there) {
-      const Image image = *store_->Find("a");
+      const Image image = *store_->Find(kHost, "a");
       for (const wire::LayerId layer : image.layers) {
         EXPECT_TRUE(runner_.published.contains(layer)) << "after " << steps << " steps";
       }
-      ASSERT_TRUE(store_->Remove("a", Unused));
+      ASSERT_TRUE(store_->Remove(kHost, "a", Unused));
     }
     store_->CollectLayers(Unused);
     loop_.Run();
@@ -482,11 +486,12 @@ TEST_F(ImageStoreTest, ARemovalAtAnyMomentOfAnImportAgreesWithTheDatabase) {
 
 TEST_F(ImageStoreTest, RefusesWrongArguments) {
   std::optional<Result<Image>> result;
-  store_->Import(Archive(), "Bad Name", [&](Result<Image> r) { result = std::move(r); });
+  store_->Import(kHost, Archive(), "Bad Name", [&](Result<Image> r) { result = std::move(r); });
   loop_.Run();
   EXPECT_EQ(result->error().code(), Code::kInvalidArgument);
   auto pipe = sys::MakePipe();
-  store_->Import(std::move(pipe->read), "x", [&](Result<Image> r) { result = std::move(r); });
+  store_->Import(kHost, std::move(pipe->read), "x",
+                 [&](Result<Image> r) { result = std::move(r); });
   loop_.Run();
   EXPECT_NE(result->error().message().find("regular file"), std::string::npos);
   FakeImage{{"a"}, ""}.Fill(runner_, HostArchitecture());

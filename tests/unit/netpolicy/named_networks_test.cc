@@ -17,6 +17,20 @@ TEST(NamedNetworks, AMemberIsFoundInItsNetworkOnly) {
   EXPECT_EQ(networks.Find("nowhere", "db"), nullptr);
 }
 
+TEST(NamedNetworks, NetworksOfOneNameOfTwoTenantsAreTwo) {
+  NamedNetworks networks;
+  const uint32_t host = networks.Join(NetworkKey("", "n"), "db", 1);
+  const uint32_t red = networks.Join(NetworkKey("red", "n"), "db", 2);
+  const uint32_t blue = networks.Join(NetworkKey("blue", "n"), "db", 3);
+  EXPECT_NE(host, red);
+  EXPECT_NE(red, blue);
+  EXPECT_NE(host, blue);
+  EXPECT_EQ(*networks.Find(NetworkKey("red", "n"), "db"), std::vector<uint32_t>{2});
+  EXPECT_EQ(*networks.Find(NetworkKey("", "n"), "db"), std::vector<uint32_t>{1});
+  // A client cannot name the network of another, because a label has no slash.
+  EXPECT_FALSE(CheckLabel("network", NetworkKey("red", "n")));
+}
+
 TEST(NamedNetworks, ANumberDoesNotComeAgain) {
   NamedNetworks networks;
   const uint32_t first = networks.Join("web", "db", 1);

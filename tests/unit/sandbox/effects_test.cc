@@ -12,8 +12,8 @@ namespace {
 class EffectsTest : public LifecycleTest {
  protected:
   EffectsTest() {
-    EXPECT_TRUE(
-        sandboxes->pools.Create(kCaller, {.key = "warm", .image = "busybox", .capacity = {1, 1, 0, 10}}));
+    EXPECT_TRUE(sandboxes->pools.Create(
+        kCaller, {.key = "warm", .image = "busybox", .capacity = {1, 1, 0, 10}}));
     loop.Pass(50'000);
     parked = spawner.AnswerBuild().control;
     loop.Run();

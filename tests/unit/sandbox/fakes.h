@@ -367,14 +367,14 @@ class FakePuller final : public images::Puller {
   Status CheckRoom() const override {
     return full ? Fail(Code::kUnavailable, "many images are being pulled") : Status();
   }
-  Progress Pull(const std::string& name, images::Credentials credentials,
-                std::function<void(const Status&)> done) override {
-    pulls.push_back({name, credentials.username, std::move(done)});
+  Progress Pull(const images::Caller& caller, const std::string& name,
+                images::Credentials credentials, std::function<void(const Status&)> done) override {
+    pulls.push_back({caller.tenant, name, credentials.username, std::move(done)});
     return [] { return "1 MiB of 9 MiB have arrived"; };
   }
 
   struct Pulled {
-    std::string name, username;
+    std::string tenant, name, username;
     std::function<void(const Status&)> done;
   };
   std::string pullable;
@@ -386,8 +386,12 @@ class FakeImages final : public images::ImageStore {
  public:
   FakeImages();
   ~FakeImages() override;
-  void Import(UniqueFd, std::string, ImportDone) override {}
-  Result<images::Image> Find(std::string_view name) const override {
+  void Import(const images::Caller&, UniqueFd, std::string, ImportDone) override {}
+  Result<images::Image> Find(const images::Caller& caller, std::string_view name) const override {
+    for (const std::string& tenant : {caller.tenant, std::string()}) {
+      const auto found = owned.find(images::ImageKey(tenant, std::string(name)));
+      if (found != owned.end()) return found->second;
+    }
     if (name == "busybox" || name == "busybox:latest") return image;
     if (!imported.empty() && name == imported) return image;
     if (others.contains(name)) {
@@ -397,9 +401,15 @@ class FakeImages final : public images::ImageStore {
     }
     return Fail(Code::kNotFound, "no image " + std::string(name));
   }
-  std::vector<images::Image> List() const override { return {image}; }
-  std::set<std::string> LayerDigests() const override { return {}; }
-  Status Remove(std::string_view, InUse) override { return {}; }
+  std::vector<images::Image> List(const images::Caller& caller) const override {
+    std::vector<images::Image> all = {image};
+    for (const auto& [key, other] : owned) {
+      if (other.tenant.empty() || caller.Sees(other.tenant)) all.push_back(other);
+    }
+    return all;
+  }
+  std::set<std::string> LayerDigests(const images::Caller&) const override { return {}; }
+  Status Remove(const images::Caller&, std::string_view, InUse) override { return {}; }
   void CollectLayers(InUse in_use) override {
     if (on_collect) on_collect();
     ++collected;
@@ -410,14 +420,18 @@ class FakeImages final : public images::ImageStore {
     for (const wire::LayerId id : of.layers) layers.push_back({id, "", "", 10 * id, false, ""});
     return layers;
   }
-  Result<images::Image> Tag(std::string_view, std::string_view) override { return image; }
-  Result<images::Image> Commit(std::string_view, std::vector<wire::LayerId>,
+  Result<images::Image> Tag(const images::Caller&, std::string_view, std::string_view) override {
+    return image;
+  }
+  Result<images::Image> Commit(const images::Caller&, std::string_view, std::vector<wire::LayerId>,
                                std::string_view) override {
     return image;
   }
   void Prune(Dispensable, InUse, PruneDone done) override { done(Pruned{}); }
-  void Verify(std::string_view, VerifyDone done) override { done(std::vector<VerifiedLayer>()); }
-  void ImportLayers(UniqueFd, Accept accept, ImportDone done) override {
+  void Verify(const images::Caller&, std::string_view, VerifyDone done) override {
+    done(std::vector<VerifiedLayer>());
+  }
+  void ImportLayers(const images::Caller&, UniqueFd, Accept accept, ImportDone done) override {
     imports.push_back({std::move(accept), std::move(done)});
   }
   void Export(const images::Image&, images::ArchiveForm, ExportDone done) override {
@@ -443,8 +457,9 @@ class FakeImages final : public images::ImageStore {
   };
   std::vector<LayersImport> imports;
   images::Image image;
-  std::set<std::string, std::less<>> others;  // further images with the same layers
-  std::string imported;                       // second name of the image; empty: none
+  std::set<std::string, std::less<>> others;   // further images with the same layers
+  std::string imported;                        // second name of the image; empty: none
+  std::map<std::string, images::Image> owned;  // more images, by ImageKey
   int collected = 0;
   std::function<void()> on_collect;
   bool layer_1_in_use = false;

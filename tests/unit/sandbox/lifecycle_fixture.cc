@@ -69,7 +69,7 @@ Wanted LifecycleTest::Want() {
 
 std::shared_ptr<LifecycleTest::Answer> LifecycleTest::Create(Wanted wanted) {
   auto answer = std::make_shared<Answer>();
-  sandboxes->orders.Create(kCaller, std::move(wanted), [answer](Result<Sandbox> result) {
+  sandboxes->orders.Create(who, std::move(wanted), [answer](Result<Sandbox> result) {
     EXPECT_FALSE(answer->called);
     answer->called = true;
     answer->result = std::move(result);

@@ -74,6 +74,7 @@ class LifecycleTest : public testing::Test {
   std::unique_ptr<EntrypointLogs> logs;
   std::unique_ptr<History> history;
   std::unique_ptr<Sandboxes> sandboxes;
+  tenants::Caller who;  // the caller of Create
   UniqueFd execd;
 };
 

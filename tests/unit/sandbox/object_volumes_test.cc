@@ -56,7 +56,7 @@ TEST_F(ObjectVolumesTest, WhichStoreARequestMeans) {
                 *wire::ParseObjectStore("two https://s3.example bucket=data"),
                 *wire::ParseObjectStore("three https://s3.example bucket=* credentials=/k")});
   const auto source = [&](const VolumeMount& mount) {
-    const auto found = several.Resolve({mount});
+    const auto found = several.Resolve(tenants::Caller(), nullptr, {mount});
     return found ? found->front().source : std::string(CodeName(found.error().code()));
   };
   EXPECT_EQ(source(WithKeys()), "two/data");

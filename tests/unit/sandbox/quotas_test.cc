@@ -138,6 +138,7 @@ TEST_F(QuotaTest, AForkCountsAllItsChildren) {
 TEST_F(QuotaTest, AMemberOfATemplateIsTheHostsUntilItsClaim) {
   Boot({});
   Give("red", {.sandboxes = 1});
+  who = By("red");
   const std::string id = Make(1);
   BuildReady();
   EXPECT_EQ(sandboxes->room.OwnedBy("red"), Owned());

@@ -53,10 +53,10 @@ void EachMember(R& r, F each) {
          digest, config, metadata, layers] = r;
   auto& [env, entrypoint, cmd, working_dir, user, architecture, labels, exposed_ports, volumes,
          shell, stop_signal] = config;
-  [&](auto&... all) { (each(all), ...); }(id, tenant, sandbox, name, state, reason, message,
-                                          created, transition, size, image, digest, env, entrypoint, cmd,
-                                          working_dir, user, architecture, labels, exposed_ports,
-                                          volumes, shell, stop_signal, metadata, layers);
+  [&](auto&... all) { (each(all), ...); }(
+      id, tenant, sandbox, name, state, reason, message, created, transition, size, image, digest,
+      env, entrypoint, cmd, working_dir, user, architecture, labels, exposed_ports, volumes, shell,
+      stop_signal, metadata, layers);
 }
 template <MaybeConst<KeyRecord> R, typename F>
 void EachMember(R& r, F each) {
@@ -88,14 +88,19 @@ class SchemaTest : public testing::Test {
  protected:
   SchemaTest() {
     EXPECT_NE(::mkdtemp(directory_), nullptr);
-    std::ifstream file(SANDBOX_STORES "/schema_2.sql");
-    std::stringstream text;
-    text << file.rdbuf();
-    Run(text.str());
+    Have(2);
   }
   ~SchemaTest() override { std::filesystem::remove_all(directory_); }
 
   std::string Path() const { return std::string(directory_) + "/atoll.db"; }
+  // Makes the store of the release with that schema.
+  void Have(int schema) {
+    for (const char* end : {"", "-wal", "-shm"}) std::filesystem::remove(Path() + end);
+    std::ifstream file(SANDBOX_STORES "/schema_" + std::to_string(schema) + ".sql");
+    std::stringstream text;
+    text << file.rdbuf();
+    Run(text.str());
+  }
   // Runs SQL on the store file, whatever its schema.
   void Run(const std::string& sql) {
     auto db = sqlite::Db::Open(Path());
@@ -151,6 +156,12 @@ TEST_F(SchemaTest, AStoreOfTheLastReleaseHasAllItsRecords) {
   ExpectAllRecords();
   // Migrated records read like newly written ones.
   ExpectAllRecords();
+}
+
+TEST_F(SchemaTest, AStoreFromBeforeThereWereOwnersIsTheHosts) {
+  Have(3);
+  ExpectAllRecords();
+  EXPECT_EQ(Ask("SELECT count(*) FROM sandboxes WHERE tenant = ''"), "11");
 }
 
 TEST_F(SchemaTest, WhatTheLastReleaseHadNoUseForIsThereNow) {

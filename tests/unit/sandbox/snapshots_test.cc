@@ -229,7 +229,8 @@ TEST_F(SnapshotsTest, LayersStayWithWhoNeedsThem) {
   EXPECT_TRUE(sandboxes->layers.InUse(1));
   EXPECT_EQ(snapshots->UsersOf(kCaller, images.image), std::vector<std::string>{parent.id});
   const std::string restored = Restore(parent.id)->id;
-  EXPECT_EQ(sandboxes->copies.RemoveSnapshot(kCaller, parent.id).error().code(), Code::kFailedPrecondition);
+  EXPECT_EQ(sandboxes->copies.RemoveSnapshot(kCaller, parent.id).error().code(),
+            Code::kFailedPrecondition);
   ASSERT_NE(snapshots->Find(kCaller, parent.id), nullptr);
   const Snapshot child = TakeWhole(restored);
   ASSERT_TRUE(sandboxes->endings.Delete(kCaller, restored));
@@ -246,7 +247,8 @@ TEST_F(SnapshotsTest, LayersStayWithWhoNeedsThem) {
 
 TEST_F(SnapshotsTest, NoneIsRemovedWhileItIsTaken) {
   const Snapshot taken = Take(CreateRunning());
-  EXPECT_EQ(sandboxes->copies.RemoveSnapshot(kCaller, taken.id).error().code(), Code::kFailedPrecondition);
+  EXPECT_EQ(sandboxes->copies.RemoveSnapshot(kCaller, taken.id).error().code(),
+            Code::kFailedPrecondition);
   EXPECT_NE(snapshots->Find(kCaller, taken.id), nullptr);
   EXPECT_EQ(sandboxes->copies.RemoveSnapshot(kCaller, "none").error().code(), Code::kNotFound);
 }

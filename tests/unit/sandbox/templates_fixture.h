@@ -28,7 +28,7 @@ class TemplatesTest : public LifecycleTest {
     record.entrypoint = {"server"};
     record.env = {{"WHO", "them"}};
     record.stock = stock;
-    const auto made = sandboxes->templates.Create(kCaller, record);
+    const auto made = sandboxes->templates.Create(who, record);
     EXPECT_TRUE(made);
     return *made;
   }

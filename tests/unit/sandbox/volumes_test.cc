@@ -178,7 +178,8 @@ TEST_F(VolumesTest, InUseCannotBeRemoved) {
   Have("a", {Named("data")});
   Have("b", {Named("data")});
   EXPECT_EQ(volumes->Find(kHost, "data")->used_by, (std::vector<std::string>{"a", "b"}));
-  EXPECT_EQ(CodeName(volumes->Remove(kHost, "data").error().code()), CodeName(Code::kFailedPrecondition));
+  EXPECT_EQ(CodeName(volumes->Remove(kHost, "data").error().code()),
+            CodeName(Code::kFailedPrecondition));
   volumes->Release("a");
   EXPECT_FALSE(volumes->Remove(kHost, "data"));
   // Nor after a restart.
@@ -418,6 +419,44 @@ TEST_F(VolumesTest, AnswersAfterTheEndAreNotHeard) {
   spawner.volume_calls.pop_front();
   volumes.reset();
   call.done({});
+}
+
+TEST_F(VolumesTest, ATenantHasNamesOfItsOwn) {
+  const tenants::Caller red{.tenant = "red"}, blue{.tenant = "blue"};
+  const auto make = [&](const tenants::Caller& caller) {
+    bool made = false;
+    volumes->Create(caller, "data", 0, [&](const Result<Volumes::View>& view) {
+      made = view && view->name == "data" && view->tenant == caller.tenant;
+    });
+    const std::string asked = spawner.AnswerVolume();
+    EXPECT_TRUE(made);
+    return asked;
+  };
+  EXPECT_EQ(make(red), "make red.data");
+  EXPECT_FALSE(volumes->Find(blue, "data"));
+  // The directory is the name of nothing.
+  EXPECT_FALSE(volumes->Find(kHost, "red.data"));
+  EXPECT_EQ(CodeName(volumes->Remove(kHost, "red.data").error().code()), CodeName(Code::kNotFound));
+  volumes->Create(kHost, "red.data", 0, [](const Result<Volumes::View>& view) {
+    EXPECT_EQ(CodeName(view.error().code()), CodeName(Code::kInvalidArgument));
+  });
+  EXPECT_EQ(make(blue), "make blue.data");
+  EXPECT_EQ(make(kHost), "make data");
+  EXPECT_EQ(volumes->List(red).size(), 1U);
+  EXPECT_EQ(volumes->List(tenants::Caller::Daemon()).size(), 3U);
+  // A mount that has lost its tenant mounts nothing.
+  const auto lost = Acquire("a", {Named("red.data")}, "blue");
+  ASSERT_TRUE(lost->called);
+  EXPECT_EQ(CodeName(lost->status.error().code()), CodeName(Code::kInternal));
+  EXPECT_FALSE(Acquire("a", {Named("data")}, "blue")->status);
+  const auto own = Acquire("b", {Named("blue.data")}, "blue");
+  EXPECT_TRUE(own->called && own->status);
+  EXPECT_EQ(volumes->Find(blue, "data")->used_by, std::vector<std::string>{"b"});
+  EXPECT_TRUE(volumes->Find(red, "data")->used_by.empty());
+  EXPECT_TRUE(volumes->Find(kHost, "data")->used_by.empty());
+  EXPECT_TRUE(volumes->Remove(red, "data"));
+  EXPECT_EQ(spawner.AnswerVolume(), "remove red.data");
+  EXPECT_TRUE(volumes->Find(blue, "data"));
 }
 
 }  // namespace

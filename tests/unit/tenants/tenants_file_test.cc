@@ -36,6 +36,8 @@ weight = 3
 max = { sandboxes = 50, cpu = "1.5", memory = "32Gi", disk = "100Gi", volumes = 20, snapshots = 5, pools = 2, creates_per_second = 0.5, requests_per_second = 500, timeout_seconds = 86400 }
 images = ["python:*", "red/*"]
 egress_ceiling = ["*.example.org"]
+object_stores = ["store"]
+host_paths = ["/srv/red"]
 policy_locked = true
 self_service = true
 labels = { cost_center = "4711" }
@@ -70,6 +72,8 @@ name = "blue"
   EXPECT_EQ(red.max.timeout_seconds, 86400U);
   EXPECT_EQ(red.images.size(), 2U);
   EXPECT_EQ(red.egress_ceiling, std::vector<std::string>{"*.example.org"});
+  EXPECT_EQ(red.object_stores, std::vector<std::string>{"store"});
+  EXPECT_EQ(red.host_paths, std::vector<std::string>{"/srv/red"});
   EXPECT_TRUE(red.policy_locked);
   EXPECT_TRUE(red.self_service);
   EXPECT_EQ(red.labels.at("cost_center"), "4711");
@@ -94,6 +98,10 @@ TEST(TenantsFile, ErrorsNameLineAndKey) {
            {red + "max = { cpu = true }\n", "tenants.max.cpu must be a number"},
            {red + "weight = 0\n", "line 3: tenants.weight must be a whole number from 1 to 100"},
            {red + "images = [\"UPPER case\"]\n", "line 3: tenants.images 'UPPER case'"},
+           {red + "host_paths = [\"/srv/../etc\"]\n",
+            "line 3: tenants.host_paths '/srv/../etc': use"},
+           {red + "host_paths = [\"/\"]\n", "tenants.host_paths '/': use an absolute path"},
+           {red + "host_paths = [\"/srv/\"]\n", "tenants.host_paths '/srv/': use an absolute path"},
            {red + "policy_locked = 1\n", "tenants.policy_locked must be true or false"},
            {red + "api_keys = [\"\"]\n", "line 3: tenants.api_keys has a key that is blank"},
            {red + "api_keys = [\"a b\"]\n", "tenants.api_keys has a key that is blank"},

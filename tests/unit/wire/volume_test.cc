@@ -62,5 +62,21 @@ TEST(WireVolume, FormIsChecked) {
   EXPECT_TRUE(CheckForm(MakeVolume{"data", 0}));
 }
 
+TEST(VolumeDirectory, HasTheTenantAndThenTheName) {
+  EXPECT_EQ(VolumeDirectory("", "data"), "data");
+  EXPECT_EQ(VolumeDirectory("red", "data"), "red.data");
+  EXPECT_EQ(VolumeNameOf("data"), "data");
+  EXPECT_EQ(VolumeNameOf("red.data"), "data");
+  for (const char* good : {"data", "red.data", "r-1.d-2", "r-.d"})
+    EXPECT_TRUE(ValidVolumeDirectory(good));
+  for (const std::string& bad :
+       {std::string(), std::string("."), std::string(".."), std::string("red."),
+        std::string(".data"), std::string("a.b.c"), std::string("red./x"), std::string("-r.d"),
+        "red." + std::string(250, 'a')}) {
+    EXPECT_FALSE(ValidVolumeDirectory(bad)) << bad;
+  }
+  EXPECT_FALSE(ValidVolumeName("red.data")) << "no client may name it";
+}
+
 }  // namespace
 }  // namespace atl::wire
