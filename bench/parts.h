@@ -23,6 +23,7 @@ inline Phase Part(const std::string& name, const std::string& what, int samples,
           }};
 }
 
+void AddAuditParts(Phases* phases);
 void AddWireParts(Phases* phases);
 void AddHttpParts(Phases* phases);
 void AddKernelParts(Phases* phases);

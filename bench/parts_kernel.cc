@@ -118,6 +118,7 @@ void AddKernelParts(Phases* phases) {
 
 Phases PartsPhases(const Setting&) {
   Phases phases;
+  AddAuditParts(&phases);
   AddWireParts(&phases);
   AddHttpParts(&phases);
   AddKernelParts(&phases);

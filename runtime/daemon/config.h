@@ -125,6 +125,14 @@ struct Config {
   uint32_t tenants_timeout = 5;      // seconds
   uint32_t tenants_max_stale = 300;  // seconds
   std::string tenants_adopt;         // owner of what was there before tenants; empty: the host
+  // [audit]
+  std::string audit_enabled = "auto";  // "on", "off"; "auto": with tenants
+  std::string audit_directory = "/var/log/atoll/audit";
+  std::vector<std::string> audit_levels;    // rules of tenants/audit/level.h
+  uint64_t audit_keep_days = 365;           // 0: for ever
+  uint64_t audit_keep_bytes = 10ULL << 30;  // size of all files; 0: unlimited
+  std::vector<std::string> audit_sinks;     // lines of tenants/sinks/sink.h; empty: none
+  bool audit_refuses = true;                // on_failure: true is "refuse", false "continue"
   // [log]
   LogLevel log_level = LogLevel::kInfo;
   LogFormat log_format = LogFormat::kText;

@@ -8,6 +8,8 @@
 #include "runtime/base/base64.h"
 #include "runtime/daemon/config_values.h"
 #include "runtime/sandbox/record/sandbox.h"
+#include "runtime/tenants/audit/level.h"
+#include "runtime/tenants/sinks/sink.h"
 #include "runtime/tenants/tenants_file.h"
 #include "runtime/wire/swap.h"
 
@@ -238,6 +240,32 @@ Status SetActiveKey(const Values& v, Config* c) {
     return Fail(BadValue(v[0], "use the key_id of one of ingress.secure_access.keys"));
   }
   c->active_signing_key = v[0].empty() ? '\0' : v[0][0];
+  return {};
+}
+
+Status SetAudit(const Values& v, Config* c) {
+  if (v[0] != "auto" && v[0] != "on" && v[0] != "off") {
+    return Fail(BadValue(v[0], "use auto, on or off"));
+  }
+  c->audit_enabled = v[0];
+  return {};
+}
+
+Status SetAuditLevels(const Values& v, Config* c) {
+  ATOLL_TRY(audit::Levels::Parse(v));
+  c->audit_levels = v;
+  return {};
+}
+
+Status SetAuditSinks(const Values& v, Config* c) {
+  for (const std::string& text : v) ATOLL_TRY(sinks::ParseSink(text));
+  c->audit_sinks = v;
+  return {};
+}
+
+Status SetOnFailure(const Values& v, Config* c) {
+  if (v[0] != "refuse" && v[0] != "continue") return Fail(BadValue(v[0], "use refuse or continue"));
+  c->audit_refuses = v[0] == "refuse";
   return {};
 }
 
@@ -523,6 +551,37 @@ void AddTenantKeys(std::vector<Key>* keys) {
                "with tenants; empty: they belong to the host, and only admins reach them")});
 }
 
+void AddAuditKeys(std::vector<Key>* keys) {
+  keys->insert(
+      keys->end(),
+      {{"audit", "enabled", Kind::kText,
+        "whether who did what is recorded in an audit log: on, off, or auto, which is on with "
+        "tenants",
+        SetAudit, [](const Config& c) { return Values{c.audit_enabled}; }},
+       TextKey("audit", "directory", &Config::audit_directory, CheckAbsolutePath,
+               "directory of the audit log, for nothing else"),
+       Live({"audit", "level", Kind::kList,
+             "how much is recorded of an action, as ACTION=LEVEL; exec.* is a group, the last rule "
+             "that fits counts; levels: none, meta (who, what, result), argv (also the program and "
+             "an HMAC of the command), full (also the command); default: argv for exec.*, else "
+             "meta",
+             SetAuditLevels, [](const Config& c) { return c.audit_levels; }}),
+       NumberKey("audit", "keep_days", &Config::audit_keep_days, 0, 36500,
+                 "days after which files of the audit log are deleted; 0: never"),
+       BytesKey("audit", "keep_bytes", &Config::audit_keep_bytes, 0, cgroup::kMaxLimitBytes,
+                "size of all files beyond which the oldest is deleted; 0: no limit"),
+       {"audit", "sinks", Kind::kList,
+        "receivers of all lines: journald, syslog://HOST:PORT (RFC 5424 over TLS), https://… (POST "
+        "of lines of JSON, gzip), otlp+https://… (OTLP logs), each with options: ca=/FILE, "
+        "key=/FILE to sign requests, bearer=/FILE; empty: none",
+        SetAuditSinks, [](const Config& c) { return c.audit_sinks; }},
+       {"audit", "on_failure", Kind::kText,
+        "what happens while the audit log cannot be written: refuse requests that change something "
+        "(except deletes and pauses), or continue and count what is missing",
+        SetOnFailure,
+        [](const Config& c) { return Values{c.audit_refuses ? "refuse" : "continue"}; }}});
+}
+
 std::string Spelled(std::string text, char separator, bool upper) {
   for (char& c : text) {
     if (c == '.' || c == '_') c = separator;
@@ -543,6 +602,7 @@ const std::vector<Key>& Keys() {
     AddLimitKeys(&made);
     AddFeatureKeys(&made);
     AddTenantKeys(&made);
+    AddAuditKeys(&made);
     return made;
   }();
   return keys;

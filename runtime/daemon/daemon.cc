@@ -88,6 +88,12 @@ void Daemon::TakeBackNetwork() {
 
 Status Daemon::Open() {
   ATOLL_ASSIGN(loop_, http::PooledLoop::Create(kPoolThreads));
+  if (KeepsAudit(config_)) {
+    ATOLL_ASSIGN(audit_,
+                 AuditTrail::Open(config_, *loop_, SystemClock(), health_, opened_.route_secret));
+    audit_->Started();
+    ATOLL_TRY(audit_->StartSinks(config_.audit_sinks, *loop_));
+  }
   spawner_ = std::make_unique<sandbox::SpawnerLink>(
       std::move(opened_.spawner),
       [run_dir = config_.run_dir] { return launch::SpawnerClient::Open(run_dir); },
@@ -150,6 +156,7 @@ Status Daemon::Open() {
   denials_ = std::make_unique<DenialReport>(*loop_, config_.denial_webhook);
   network_->OnDenied([this](const std::string& sandbox, const netpolicy::Denial& denial) {
     denials_->Report(sandbox, denial);
+    if (audit_) audit_->Denied(sandbox, denial);
   });
   ATOLL_TRY(network_->Start(*loop_, health_));
 
@@ -219,6 +226,7 @@ Status Daemon::Open() {
                                 *snapshots_, *pool_store_, *template_store_, *logs_, *history_,
                                 health_, tenants_},
       std::move(settings));
+  if (audit_) audit_->Watch(sandboxes_->registry, *history_);
   layer_watch_ =
       std::make_unique<sandbox::LayerWatch>(*loop_, health_, *spawner_, *images_, *snapshots_);
   WarnAboutLimits();
@@ -233,15 +241,15 @@ Status Daemon::Open() {
   host_watch_->Refresh();
   api_ = std::make_unique<api::Api>(
       MakeApiConfig(),
-      api::Api::Parts{*loop_, *sandboxes_, *imports_, *volumes_, *snapshots_, *logs_, *history_,
-                      *network_, *images_, *admission_, *slots_, health_, *measurements_, tenants_,
-                      directory_.get(),
-                      [this] {
-                        MetricSet metrics = Collect();
-                        api_->AddMetrics(&metrics);
-                        return metrics;
-                      },
-                      [this](auto done) { MakeBackup(std::move(done)); }},
+      api::Api::Parts{
+          *loop_, *sandboxes_, *imports_, *volumes_, *snapshots_, *logs_, *history_, *network_,
+          *images_, *admission_, *slots_, health_, *measurements_, tenants_, directory_.get(),
+          [this] {
+            MetricSet metrics = Collect();
+            api_->AddMetrics(&metrics);
+            return metrics;
+          },
+          [this](auto done) { MakeBackup(std::move(done)); }, audit_ ? audit_->auditor() : nullptr},
       [this] { Quit(); });
   ATOLL_TRY(ExportMetrics());
   concurrency_ = std::make_unique<api::Concurrency>(
@@ -345,6 +353,7 @@ void Daemon::CollectOwn(MetricSet* metrics) const {
                      "When the certificate expires, since the Unix epoch. Absent without TLS.");
   if (certificate_ends_s_ != 0) certificate.Add(certificate_ends_s_);
   denials_->AddMetrics(metrics);
+  if (audit_) audit_->AddMetrics(metrics);
   metrics->Gauge("atoll_http_in_flight", "Requests being handled by the daemon.")
       .Add(concurrency_->in_hand());
   metrics
@@ -485,6 +494,7 @@ void Daemon::ReloadConfig() {
   NotifySystemd(ReloadingState());
   const auto failed = [this](const Error& error) {
     last_reload_worked_ = false;
+    if (audit_) audit_->ReloadFailed();
     LogLine(LogLevel::kError, "cannot reload the configuration; nothing has changed").Add(error);
     NotifySystemd("READY=1\nSTATUS=Serving; the last reload failed");
   };
@@ -507,6 +517,7 @@ void Daemon::ReloadConfig() {
   UseCertificate(*tls);
   server_->SetTls(std::move(*tls));
   for (const std::string& warning : reload->warnings) LogLine(LogLevel::kWarning, warning);
+  if (audit_) audit_->Reloaded(*reload);
   Apply(reload->config);
   if (directory_) {
     WarnOfTenants(file);
@@ -577,6 +588,7 @@ Status Daemon::Run() {
   watchdog_us_ = WatchdogMicros() / 2;
   if (watchdog_us_ > 0) PingWatchdog();
   loop_->Run();
+  if (audit_) audit_->Stopped();
   return {};
 }
 

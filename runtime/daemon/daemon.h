@@ -15,6 +15,7 @@
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/daemon/admin_socket.h"
+#include "runtime/daemon/audit_trail.h"
 #include "runtime/daemon/config.h"
 #include "runtime/daemon/denial_report.h"
 #include "runtime/daemon/metrics_export.h"
@@ -105,6 +106,7 @@ class Daemon {
   tenants::TenantTable tenants_;
   // Destroyed in reverse order, so each part comes after those that it uses.
   std::unique_ptr<http::PooledLoop> loop_;
+  std::unique_ptr<AuditTrail> audit_;  // null: no audit log
   std::unique_ptr<DenialReport> denials_;
   std::unique_ptr<netpolicy::Network> network_;
   std::unique_ptr<sandbox::SpawnerLink> spawner_;

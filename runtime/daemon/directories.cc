@@ -143,6 +143,24 @@ Status MakeDirectories(const Config& config, const User& user) {
   return MakePrivate(top.get(), "sandboxes", user);
 }
 
+Status MakeAuditDirectory(const Config& config, const User& user) {
+  const std::string& path = config.audit_directory;
+  const size_t slash = path.rfind('/');
+  const std::string name = path.substr(slash + 1);
+  if (slash > 0) ATOLL_TRY(MakeParents(path.substr(0, slash)));
+  ATOLL_ASSIGN(const UniqueFd parent,
+               sys::Open(slash == 0 ? "/" : path.substr(0, slash), O_RDONLY | O_DIRECTORY));
+  ATOLL_TRY(MakePrivate(parent.get(), name, user));
+  ATOLL_ASSIGN(const UniqueFd fd,
+               sys::OpenAt(parent.get(), name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+  // The set-group-id bit gives the group to the files.
+  const group* const readers = ::getgrnam("adm");
+  if (readers == nullptr) return {};
+  if (::fchown(fd.get(), user.uid, readers->gr_gid) != 0) return FailSys("fchown " + path);
+  if (::fchmod(fd.get(), 02750) != 0) return FailSys("fchmod " + path);
+  return {};
+}
+
 Result<Locks> LockDirectories(const Config& config) {
   return TakeLocks(config, O_CREAT);
 }

@@ -25,6 +25,8 @@ std::string SocketDir(const Config& config);
 // directories, or `user` could not reach what will be created there.
 Status CheckDirectories(const Config& config, const User& user);
 
+// Creates audit.directory for the user; the group adm may read it.
+Status MakeAuditDirectory(const Config& config, const User& user);
 Status MakeDirectories(const Config& config, const User& user);
 
 // Locks that are held for the life of the process, because two daemons must not share either

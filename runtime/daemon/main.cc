@@ -94,6 +94,7 @@ Status Serve(const Config& config, Sources sources) {
   }
   ATOLL_TRY(CheckDirectories(config, user));
   ATOLL_TRY(MakeDirectories(config, user));
+  if (KeepsAudit(config)) ATOLL_TRY(MakeAuditDirectory(config, user));
   ATOLL_ASSIGN(const Locks locks, LockDirectories(config));
   if (!config.tenants_provider.empty()) {
     ATOLL_ASSIGN(opened.admin_listener, BindAdminSocket(config));

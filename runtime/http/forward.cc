@@ -94,6 +94,7 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
       if (!piece) return FailBadBody();
       first_piece_ = *piece;
       have_first_piece_ = true;
+      Show(first_piece_);
     }
     WriteRequest(request_head_, first_piece_);
   }
@@ -101,10 +102,17 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
   void PumpRequest() {
     connection_->NextPiece([self = shared_from_this()](Result<Connection::Piece> piece) {
       if (self->ended_) return;
-      if (piece) return self->WriteRequest({}, *piece);
+      if (piece) {
+        self->Show(*piece);
+        return self->WriteRequest({}, *piece);
+      }
       if (piece.error().code() == Code::kInvalidArgument) return self->FailBadBody();
       self->ClientGone();
     });
+  }
+
+  void Show(const Connection::Piece& piece) {
+    if (upstream_.on_request_body && !piece.bytes.empty()) upstream_.on_request_body(piece.bytes);
   }
 
   void WriteRequest(std::string_view head, const Connection::Piece& piece) {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/base/result.h"
@@ -40,6 +41,9 @@ struct Upstream {
   bool keeps_protocol = false;
   // If set, the upstream's reason phrase is replaced by the standard one.
   bool drops_reason = false;
+  // If set, gets each piece of the request's body before it is sent, without its framing. The piece
+  // is valid during the call.
+  std::function<void(std::string_view piece)> on_request_body;
   // Changes the fields of the response, and of each interim one (1xx), before they are passed on.
   // The upstream's hop-by-hop fields are already removed, so it cannot remove what is set here.
   // Must not touch framing (Content-Length, Transfer-Encoding, Connection, Upgrade).

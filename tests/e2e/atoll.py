@@ -163,7 +163,8 @@ class Daemon:
         self.configured_key = settings.get('server_api_key')  # else one that the daemon makes
         self.config = self.top / 'atoll.toml'
         self._write_config({'server_port': 0, 'storage_data_dir': str(self.data_dir),
-                            'runtime_run_dir': str(self.run_dir), **settings})
+                            'runtime_run_dir': str(self.run_dir),
+                            'audit_directory': str(self.top / 'audit'), **settings})
 
     def _write_config(self, settings):
         sections = {}

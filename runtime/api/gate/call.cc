@@ -105,6 +105,7 @@ void Call::LogAnswer(std::string what, std::string who) {
 }
 
 void Call::Log(int status, std::string_view code, std::string_view location) const {
+  if (audit_) audit_->Answered(status, code, location.substr(location.rfind('/') + 1));
   if (!deed_) return;
   LogLine line(status >= 500 ? LogLevel::kWarning : LogLevel::kInfo, deed_->what);
   line.Add("by", deed_->who).Add("from", request().peer).Add("status", status);

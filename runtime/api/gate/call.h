@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/api/gate/api_error.h"
+#include "runtime/api/gate/audit_entry.h"
 #include "runtime/http/server.h"
 #include "runtime/tenants/caller.h"
 
@@ -55,6 +56,10 @@ class Call {
   // status. `what` is the method and pattern of the route. Call it after `args` is set.
   void LogAnswer(std::string what, std::string who);
 
+  // The line of the audit log about this call, which the answer writes. Null: none.
+  void Audit(std::shared_ptr<AuditEntry> entry) { audit_ = std::move(entry); }
+  const std::shared_ptr<AuditEntry>& audit() const { return audit_; }
+
   // The decoded values of the route's placeholders.
   std::vector<std::string> args;
 
@@ -83,6 +88,9 @@ class Call {
   Answering answering_;
   std::optional<tenants::Caller> caller_;
   std::shared_ptr<const Deed> deed_;  // null: the call is not logged
+  // Declared after the exchange, because the line comes before the answer of an exchange that
+  // nobody has answered.
+  std::shared_ptr<AuditEntry> audit_;
 };
 
 // Returns the caller for an object that the request names by a name instead of an id, which each

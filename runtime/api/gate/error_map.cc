@@ -101,6 +101,9 @@ constexpr Names kNames[kDoings] = {
      "GENERAL::SHUTDOWN_FAILED"},
     /* kKey */
     {"KEY::INVALID", "KEY::NOT_FOUND", "KEY::ENDED", "KEY::FAILED"},
+    /* kReadAudit */
+    {"GENERAL::INVALID_PARAMETER", "GENERAL::NOT_FOUND", "GENERAL::UNKNOWN_ERROR",
+     "GENERAL::UNKNOWN_ERROR"},
 };
 
 ApiError Exhausted(const Error& error, Doing doing) {

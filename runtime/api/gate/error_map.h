@@ -38,8 +38,9 @@ enum class Doing {
   kTemplate,
   kShutdown,
   kKey,  // make, rotate or revoke an API key
+  kReadAudit,
 };
-inline constexpr int kDoings = 28;
+inline constexpr int kDoings = 29;
 
 ApiError MapError(const Error& error, Doing doing);
 // Changes the status to one that the API names for POST /sandboxes; code and message stay. Released

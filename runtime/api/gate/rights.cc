@@ -27,6 +27,9 @@ constexpr Reaches kContents = {Reach::kOwn, Reach::kOwn, Reach::kNone, Reach::kN
 constexpr Reaches kInside = {Reach::kNone, Reach::kOwn, Reach::kNone, Reach::kNone,
                              Reach::kOwnOrReason};
 constexpr Reaches kMetrics = {Reach::kOwn, Reach::kOwn, Reach::kAll, Reach::kNone, Reach::kAll};
+// Developers read the events of their tenant.
+constexpr Reaches kAudit = {Reach::kNone, Reach::kOwn, Reach::kNone, Reach::kAll, Reach::kAll};
+constexpr Reaches kAuditHash = {Reach::kNone, Reach::kNone, Reach::kNone, Reach::kAll, Reach::kAll};
 constexpr Reaches kEventStream = {Reach::kOwn, Reach::kOwn, Reach::kAll, Reach::kNone, Reach::kAll};
 constexpr Reaches kRoster = {Reach::kOwn, Reach::kOwn, Reach::kAll, Reach::kAll, Reach::kAll};
 constexpr Reaches kKeyView = {Reach::kNone, Reach::kOwn, Reach::kNone, Reach::kAll, Reach::kAll};
@@ -107,6 +110,9 @@ constexpr Rights kRights[] = {
     {Service::kApi, "GET", "/templates/{template_id}", "", "", row::kView},
     {Service::kApi, "POST", "/templates", "", "template.create", row::kOwner},
     {Service::kApi, "DELETE", "/templates/{template_id}", "", "template.delete", row::kOwner},
+    {Service::kApi, "GET", "/audit", "", "audit.read", row::kAudit},
+    {Service::kApi, "GET", "/audit/head", "", "", row::kAudit},
+    {Service::kApi, "POST", "/audit/hash", "", "audit.hash", row::kAuditHash},
     {Service::kExecd, "GET", "/ping", "", "", row::kInside},
     {Service::kExecd, "GET", "/metrics", "", "", row::kInside},
     {Service::kExecd, "GET", "/metrics/watch", "", "", row::kInside},

@@ -19,9 +19,10 @@ namespace atl::api {
 
 class Authenticator {
  public:
-  // `secret` hides keys in the log. `directory` may be null: no tenants.
-  Authenticator(std::string secret, tenants::Directory* directory)
-      : secret_(std::move(secret)), directory_(directory), refusals_(secret_) {}
+  // `secret` hides keys in the log. `directory` may be null: no tenants. `auditor` may be null: no
+  // audit log.
+  Authenticator(std::string secret, tenants::Directory* directory, std::shared_ptr<Auditor> auditor)
+      : secret_(std::move(secret)), directory_(directory), refusals_(secret_, std::move(auditor)) {}
   Authenticator(const Authenticator&) = delete;
   Authenticator& operator=(const Authenticator&) = delete;
 

@@ -3,7 +3,10 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <iterator>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "netpolicy/policy/policy_json.h"
 #include "runtime/api/ingress/auth.h"
@@ -69,15 +72,49 @@ void RespondPolicy(const Call& call, const netpolicy::Policy& policy, const std:
   RespondJson(call, 200, text + ",\"policy\":" + netpolicy::PolicyToJson(policy) + "}");
 }
 
+// Adds to the audit log which rules the change removes and adds.
+void AuditChange(const Call& call, const netpolicy::Policy& before,
+                 const netpolicy::Policy& after) {
+  if (!call.audit()) return;
+  const auto text_of = [](const netpolicy::Policy& policy) {
+    std::vector<std::string> rules;
+    for (const netpolicy::PolicyRule& rule : policy.rules) {
+      std::string text = rule.action == netpolicy::Action::kAllow ? "allow " : "deny ";
+      text.append(rule.target);
+      for (const uint16_t port : rule.ports) text.append(":").append(std::to_string(port));
+      rules.push_back(std::move(text));
+    }
+    std::sort(rules.begin(), rules.end());
+    return rules;
+  };
+  const auto missing = [](const std::vector<std::string>& all, const std::vector<std::string>& in) {
+    std::vector<std::string> gone;
+    std::set_difference(all.begin(), all.end(), in.begin(), in.end(), std::back_inserter(gone));
+    std::string text;
+    for (const std::string& rule : gone) text.append(text.empty() ? "" : ", ").append(rule);
+    return text;
+  };
+  const auto old_rules = text_of(before), new_rules = text_of(after);
+  call.audit()->AddFact("rules", static_cast<int64_t>(after.rules.size()));
+  if (before.default_action != after.default_action) {
+    call.audit()->AddFact("default",
+                          after.default_action == netpolicy::Action::kAllow ? "allow" : "deny");
+  }
+  call.audit()->AddFact("added", missing(new_rules, old_rules));
+  call.audit()->AddFact("removed", missing(old_rules, new_rules));
+}
+
 void ChangePolicy(const Call& call, sandbox::Sandboxes& sandboxes, netpolicy::Network& network,
                   const std::string& id, const std::string& body) {
   const sandbox::Sandbox* sandbox = sandboxes.registry.Find(call.caller(), id);
   if (sandbox == nullptr) return RespondText(call, 404, "sandbox " + id + " is gone");
-  auto change = ChangeOf(call.request().method, body, *PolicyOf(network, *sandbox));
+  const netpolicy::SharedPolicy before = PolicyOf(network, *sandbox);
+  auto change = ChangeOf(call.request().method, body, *before);
   if (!change) return RespondError(call, change.error());
   const netpolicy::SharedPolicy policy = netpolicy::Share(std::move(change->policy));
   if (Status set = sandboxes.changes.SetPolicy(call.caller(), id, policy); !set)
     return RespondError(call, set.error());
+  AuditChange(call, *before, *policy);
   RespondPolicy(call, *policy, change->reason);
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "runtime/api/gate/command_facts.h"
 #include "runtime/api/gate/error_map.h"
 #include "runtime/api/ingress/auth.h"
 #include "runtime/api/ingress/egress_api.h"
@@ -20,6 +21,7 @@ namespace {
 constexpr char kAccessRenewHeader[] = "OpenSandbox-Access-Renew";
 
 // The prefix in execd's path space of the port that the daemon answers itself.
+constexpr std::string_view kPortOpen = "port.open";
 constexpr std::string_view kEgressPrefix = "/proxy/18080";
 
 // Headers that admit a request. They are not forwarded to the server in the sandbox.
@@ -167,7 +169,12 @@ void ForwardInto(const Call& call, const std::string& id, sandbox::Sandboxes& sa
   if (path.starts_with(sandbox::kSessionPaths)) sandboxes.changes.OpenSessions(call.caller(), id);
   if (path == kSignalPath && call.Parameter("stop") == "true")
     sandboxes.endings.Stopping(call.caller(), id);
-  upstream.edit_response = [caller = call.caller(), confine = std::move(upstream.edit_response),
+  const std::shared_ptr<AuditEntry> entry = call.audit();
+  if (entry && entry->TakesBody()) {
+    upstream.on_request_body = [entry](std::string_view piece) { entry->TakeBody(piece); };
+  }
+  upstream.edit_response = [caller = call.caller(), entry,
+                            confine = std::move(upstream.edit_response),
                             ours = call.answering().headers, use = std::move(use), renews, id,
                             &sandboxes](int status, http::Headers* fields) {
     if (IsGood(status)) {
@@ -176,6 +183,7 @@ void ForwardInto(const Call& call, const std::string& id, sandbox::Sandboxes& sa
     }
     confine(status, fields);
     if (status < 200 && status != 101) return;
+    if (entry) entry->Answered(status);
     for (const http::Header& header : ours) fields->Set(header.name, header.value);
   };
   // The callbacks copy parts of the call, not the call, because the exchange counts as in flight
@@ -188,16 +196,19 @@ void ForwardInto(const Call& call, const std::string& id, sandbox::Sandboxes& sa
                               const Error& error, std::function<void()> go_on) {
     exhausted(error) ? go_on() : sandboxes.endings.AwaitEnd(caller, id, std::move(go_on));
   };
-  upstream.on_error = [caller = call.caller(), exhausted, answering = call.answering(), id,
-                       &sandboxes](const Error& error) {
+  const auto failure = [caller = call.caller(), exhausted, id,
+                        &sandboxes](const Error& error) -> ApiError {
     const sandbox::Sandbox* const sandbox = sandboxes.registry.Find(caller, id);
-    if (sandbox == nullptr) return answering.Failure(Gone(id));
-    if (!exhausted(error) && sandbox::IsOver(sandbox->state)) {
-      return answering.Failure(NotRunning(*sandbox));
-    }
-    return answering.Failure(MapError(Error(exhausted(error) ? error.code() : Code::kUnavailable,
-                                            "the sandbox cannot be reached: " + error.message()),
-                                      Doing::kProxy));
+    if (sandbox == nullptr) return Gone(id);
+    if (!exhausted(error) && sandbox::IsOver(sandbox->state)) return NotRunning(*sandbox);
+    return MapError(Error(exhausted(error) ? error.code() : Code::kUnavailable,
+                          "the sandbox cannot be reached: " + error.message()),
+                    Doing::kProxy);
+  };
+  upstream.on_error = [failure, entry, answering = call.answering()](const Error& error) {
+    const ApiError why = failure(error);
+    if (entry) entry->Answered(why.status, why.code);
+    return answering.Failure(why);
   };
   call.exchange().Forward(std::move(upstream));
 }
@@ -321,11 +332,42 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& ro
   return upstream;
 }
 
+bool AuditProxied(Call* call, const std::string& id, int port, std::string_view target,
+                  const std::shared_ptr<Auditor>& auditor) {
+  if (!auditor) return true;
+  const http::Request& request = call->request();
+  const Rights& rights = RightsAtPort(port, request.method, target);
+  const audit::Level level = auditor->LevelOf(rights.action);
+  if (rights.action.empty() || level == audit::Level::kNone) return true;
+  const bool is_port = rights.action == kPortOpen;
+  const bool may = auditor->log().MayAct() || !NeedsAudit(request.method, rights.action);
+  // The port of "/proxy/8080/x" and "/forward/8080".
+  std::string name = std::to_string(port);
+  if (is_port && port == kExecdPort) {
+    const std::string_view behind = target.substr(std::min(target.find('/', 1), target.size() - 1));
+    name = behind.substr(1, std::min(behind.find_first_of("/?", 1), behind.size()) - 1);
+  }
+  if (is_port && may && !auditor->IsFirstUse(call->caller().key_id, id, name)) return true;
+  const auto entry = std::make_shared<AuditEntry>(auditor, request, call->request_id(),
+                                                  rights.action, call->caller());
+  entry->SetTarget("sandbox", id);
+  if (is_port) entry->AddFact("port", name);
+  if (rights.action.starts_with("file.") && level >= audit::Level::kArgv) {
+    if (const std::string path = call->Parameter("path"); !path.empty()) {
+      entry->AddFact("path_hmac", auditor->Hmac(path));
+      if (level == audit::Level::kFull) entry->AddFact("path", WithoutSecrets(path));
+    }
+  }
+  call->Audit(entry);
+  if (!may) call->Respond(AuditUnavailable());
+  return may;
+}
+
 namespace {
 
 // Answers a request that nothing but the sandbox and the form of the request can refuse any more.
 // `entry.sandbox` null: the caller knows no such sandbox.
-void Enter(const Call& call, const Route& route, int port, const Entry& entry,
+void Enter(Call call, const Route& route, int port, const Entry& entry,
            sandbox::Sandboxes& sandboxes, netpolicy::Network& network, const ProxyRules& rules) {
   const std::string id(route.id);
   const std::string socket_path =
@@ -336,6 +378,13 @@ void Enter(const Call& call, const Route& route, int port, const Entry& entry,
       rules.refusals->Add(Refusals::Reason::kSandboxToken, call.request(), id);
     }
     return call.Respond(std::move(upstream).error());
+  }
+  const std::string_view behind =
+      port == kEgressPort ? std::string_view(upstream->target).substr(kEgressPrefix.size())
+                          : std::string_view(upstream->target);
+  if (!AuditProxied(&call, id, port, behind, rules.auditor)) return;
+  if (call.audit() && !entry.reason.empty()) {
+    call.audit()->AddFact("reason", WithoutSecrets(entry.reason));
   }
   // The request has an effect from here on.
   if (!entry.reason.empty()) rules.admin_entries->Note(entry, rules.unix_ms);

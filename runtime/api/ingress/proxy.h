@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -35,6 +36,7 @@ struct ProxyRules {
   // Finds the holder of the request's key, or the refusal of that key.
   const std::function<void(const Call&, std::function<void(Parsed<tenants::Identity>)>)>* identify =
       nullptr;
+  std::shared_ptr<Auditor> auditor = nullptr;  // null: no audit log
   int64_t unix_ms = 0;
   std::string_view request_id = {};
   bool gone = false;                // a sandbox had this id and is gone
@@ -46,6 +48,12 @@ struct ProxyRules {
 Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& route,
                                    const sandbox::Sandbox* sandbox, const std::string& socket_path,
                                    const ProxyRules& rules);
+
+// Begins the line of the audit log about a request to a port of the sandbox `id`. `target` is what
+// execd gets, or the target behind port 18080. Returns false if the call was refused, because its
+// event could not be recorded.
+bool AuditProxied(Call* call, const std::string& id, int port, std::string_view target,
+                  const std::shared_ptr<Auditor>& auditor);
 
 // Answers the call, or hands it to execd. Sets the call's caller, and the members of `rules` from
 // `unix_ms` on except `base_path`, itself.

@@ -18,6 +18,10 @@ constexpr size_t kMostOfPath = 200;
 
 void Refusals::Add(Reason reason, const http::Request& request, std::string_view sandbox) {
   ++counts_[static_cast<size_t>(reason)];
+  if (auditor_) {
+    auditor_->Refused("login.failed", request, kRefusalNames[static_cast<size_t>(reason)], nullptr,
+                      sandbox);
+  }
   const int64_t second = SystemClock().BootMicros() / 1'000'000;
   if (std::exchange(second_, second) != second) lines_ = 0;
   if (++lines_ > kLinesPerSecond) {

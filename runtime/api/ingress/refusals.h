@@ -7,9 +7,11 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 
+#include "runtime/api/gate/auditor.h"
 #include "runtime/api/gate/rights.h"
 #include "runtime/base/metrics.h"
 #include "runtime/http/message.h"
@@ -30,8 +32,9 @@ class Refusals {
     kTenantGone,  // a key of a tenant that is not configured any more
     kProvider,    // the provider of tenants could not be asked
   };
-  // `secret` is that of KeyId.
-  explicit Refusals(std::string secret) : secret_(std::move(secret)) {}
+  // `secret` is that of KeyId. `auditor` gets each refusal as "login.failed"; null: no audit log.
+  Refusals(std::string secret, std::shared_ptr<Auditor> auditor)
+      : secret_(std::move(secret)), auditor_(std::move(auditor)) {}
 
   // `sandbox` is the sandbox whose token was required; else empty.
   void Add(Reason reason, const http::Request& request, std::string_view sandbox = {});
@@ -43,6 +46,7 @@ class Refusals {
 
  private:
   const std::string secret_;
+  const std::shared_ptr<Auditor> auditor_;
   std::array<uint64_t, 8> counts_{};
   std::map<std::string_view, uint64_t> denied_;  // counts by the action of a row, which bounds them
   int64_t second_ = 0;                           // the second that `lines_` counts

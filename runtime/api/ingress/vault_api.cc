@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "netpolicy/vault/document.h"
 #include "netpolicy/vault/document_json.h"
 #include "netpolicy/vault/metadata_json.h"
 #include "runtime/api/ingress/plain_answer.h"
@@ -21,6 +22,13 @@ constexpr char kNone[] = "this sandbox has no credential vault: POST /credential
 void RespondWhenSet(const Call& call, Changes& changes, const std::string& id, int status,
                     vault::Vault vault) {
   std::string answer = vault::VaultMetadata(vault);
+  if (call.audit()) {
+    std::string names;
+    for (const vault::Credential& credential : vault.credentials) {
+      names.append(names.empty() ? "" : ", ").append(credential.name);
+    }
+    call.audit()->AddFact("credentials", std::move(names));
+  }
   changes.SetVault(call.caller(), id, std::move(vault),
                    [call, status, answer = std::move(answer)](const Status& set) {
                      if (set) return RespondJson(call, status, answer);

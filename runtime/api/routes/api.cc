@@ -30,7 +30,7 @@ Api::Api(ApiConfig config, const Parts& parts, std::function<void()> quit)
     : config_(std::move(config)),
       parts_(parts),
       quit_(std::move(quit)),
-      authenticator_(config_.ingress.egress_secret, parts.directory) {
+      authenticator_(config_.ingress.egress_secret, parts.directory, parts.auditor) {
   SetApiKey(config_.api_key);
   if (parts_.directory != nullptr) JudgeProxied();
   AddSandboxRoutes();
@@ -43,6 +43,7 @@ Api::Api(ApiConfig config, const Parts& parts, std::function<void()> quit)
   AddDiagnosticsRoutes();
   AddNetworkRoutes();
   AddTenantRoutes();
+  AddAuditRoutes();
 }
 
 void Api::SetApiKey(const std::string& api_key) {
@@ -90,6 +91,7 @@ void Api::Handle(std::shared_ptr<http::Exchange> exchange,
                   .admin_entries = admin_entries_.get(),
                   .known = &known,
                   .identify = &identify_,
+                  .auditor = parts_.auditor,
                   .base_path = config_.endpoint.base_path});
   }
   Route(std::move(call), known);
@@ -152,6 +154,12 @@ void Api::Enter(Call call, Router::Match match, const tenants::Identity& identit
   auto caller = Judge(*match.rights, identity);
   if (!caller) {
     authenticator_.refusals().Add(caller.error(), *match.rights, call.request());
+    if (parts_.auditor) {
+      const tenants::Caller denied{
+          .tenant = identity.tenant, .key_id = identity.key_id, .role = identity.role};
+      parts_.auditor->Refused("authz.denied", call.request(), RouteName(*match.rights), &denied,
+                              {});
+    }
     return call.Respond(std::move(caller).error());
   }
   call.SetCaller(*caller);
@@ -167,6 +175,7 @@ void Api::Answer(Call call, Router::Match match) {
     if (request.method != "GET" && !match.rights->action.empty()) {
       call.LogAnswer(request.method + " " + std::string(match.pattern), call.caller().key_id);
     }
+    if (!BeginAudit(&call, *match.rights, match.pattern)) return;
     return (*match.handle)(std::move(call));
   }
   if (!match.other_methods.empty()) {

@@ -70,6 +70,7 @@ class Api {
     std::function<MetricSet()> collect;
     // Makes the text of a backup. kFailedPrecondition: the store is incomplete.
     std::function<void(std::function<void(Result<std::string>)>)> backup = {};
+    std::shared_ptr<Auditor> auditor = nullptr;  // null: no audit log
   };
   // `quit` is called after the answer to a shutdown request has been handed over.
   Api(ApiConfig config, const Parts& parts, std::function<void()> quit);
@@ -110,6 +111,7 @@ class Api {
   void AddDiagnosticsRoutes();
   void AddNetworkRoutes();
   void AddTenantRoutes();
+  void AddAuditRoutes();
 
   void CreateSandbox(const Call& call);
   void ForkSandbox(const Call& call);
@@ -177,6 +179,9 @@ class Api {
   void RotateKey(const Call& call, bool of_host);
   void CheckTenants(const Call& call);
 
+  // Returns false if the call was refused, because its event could not be recorded.
+  bool BeginAudit(Call* call, const Rights& rights, std::string_view pattern);
+  void ReadAudit(const Call& call);
   // Prepares what judges requests into sandboxes on a daemon with tenants.
   void JudgeProxied();
   void Route(Call call, const std::optional<tenants::Identity>& known);
@@ -195,6 +200,7 @@ class Api {
   std::unique_ptr<ProxyJudge> judge_;
   std::unique_ptr<AdminEntries> admin_entries_;
   std::function<void(const Call&, std::function<void(Parsed<tenants::Identity>)>)> identify_;
+  bool reading_audit_ = false;
 };
 
 }  // namespace atl::api

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "runtime/api/gate/command_facts.h"
 #include "runtime/api/gate/error_map.h"
 #include "runtime/api/gate/json.h"
 #include "runtime/api/ingress/endpoint.h"
@@ -115,6 +116,7 @@ void Api::CreateSandbox(const Call& call) {
     request->wanted.idempotency_key = *key;
     if (!key->empty()) request->wanted.fingerprint = HexEncode(Sha256(*body));
     request->wanted.request_id = call.request_id();
+    if (call.audit()) call.audit()->AddFact("image", WithoutSecrets(request->wanted.spec.image));
     parts_.sandboxes.orders.Create(
         call.caller(), request->wanted,
         [call, entrypoint = std::move(request->entrypoint)](

@@ -35,6 +35,7 @@ void History::Note(const Sandbox& sandbox, std::string kind, int64_t now_ms) {
 }
 
 void History::Tell(const Sandbox& sandbox, HistoryEvent event) {
+  if (on_event_) on_event_(sandbox.id, event);
   const auto add = [&sandbox](EventFeed& feed, HistoryEvent its_event) {
     feed.recent.push_back({++feed.last, sandbox.id, sandbox.tenant, std::move(its_event)});
     if (feed.recent.size() > kRecent) feed.recent.pop_front();

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -87,6 +88,10 @@ class History {
   // nothing of the events of others. Callers of the host get the feed of all sandboxes, of which
   // they may see those that Caller::Sees.
   const EventFeed& FeedOf(const tenants::Caller& caller) const;
+  // Calls `on_event` for each event, right before followers can read it.
+  void OnEvent(std::function<void(const std::string& id, const HistoryEvent& event)> on_event) {
+    on_event_ = std::move(on_event);
+  }
   // Removes the events of a sandbox that is gone.
   void Remove(const std::string& id);
   void RemoveAll();
@@ -120,6 +125,7 @@ class History {
   std::vector<Change> changes_;
   EventFeed all_;
   std::map<std::string, EventFeed> by_tenant_;  // without the host's
+  std::function<void(const std::string& id, const HistoryEvent& event)> on_event_;
   const Guard guard_;
 };
 

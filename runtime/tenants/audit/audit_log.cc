@@ -332,8 +332,8 @@ void AuditLog::Trim() {
   const auto directory = std::make_shared<UniqueFd>(::fcntl(directory_.get(), F_DUPFD_CLOEXEC, 0));
   const auto done = std::make_shared<Status>();
   loop_.RunBlocking(
-      [directory, done, settings = settings_, current = index_, needed = needed_,
-       now_s = clock_.UnixMillis() / 1000] {
+      [directory, done, settings = settings_, current = index_,
+       needed = needed_ ? needed_() : UINT64_MAX, now_s = clock_.UnixMillis() / 1000] {
         if (*directory) *done = TrimFiles(directory->get(), settings, current, needed, now_s);
       },
       guard_([this, done] {

@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/guard.h"
@@ -65,9 +66,9 @@ class AuditLog {
   Head head() const { return {seq_, prev_}; }
   const std::string& boot() const { return boot_; }
   const std::string& directory() const { return settings_.directory; }
-  // Files from this index on are kept as they are, because a sink has not read them; keep_bytes
-  // counts nevertheless.
-  void SetNeeded(uint64_t index) { needed_ = index; }
+  // `needed` returns the first file that a sink has not read to its end. Files from there on are
+  // kept as they are; keep_bytes counts nevertheless.
+  void SetNeeded(std::function<uint64_t()> needed) { needed_ = std::move(needed); }
   void AddMetrics(MetricSet* metrics) const;
 
   // Tests: what the timer does each second.
@@ -107,8 +108,8 @@ class AuditLog {
     int64_t from_ms = 0;
   };
   Gap gap_;
-  uint64_t torn_ = 0;  // bytes that were cut off at the start
-  uint64_t needed_ = UINT64_MAX;
+  uint64_t torn_ = 0;                 // bytes that were cut off at the start
+  std::function<uint64_t()> needed_;  // null: there are no sinks
 
   bool dirty_ = false;
   bool syncing_ = false;

@@ -201,7 +201,7 @@ TEST_F(AuditLogTest, FilesEndAreCompressedAndVerifyAsOneChain) {
 TEST_F(AuditLogTest, TheOldestFilesAreDeletedButNotForASinkThatNeedsThem) {
   settings_.keep_seconds = 1;
   Open();
-  log_->SetNeeded(1);
+  log_->SetNeeded([] { return uint64_t{1}; });
   WriteLines(100);
   EXPECT_EQ(Verify().first_seq, 1u);  // too young, and needed
   for (uint64_t index = 1; index <= 2; ++index) {
@@ -210,7 +210,7 @@ TEST_F(AuditLogTest, TheOldestFilesAreDeletedButNotForASinkThatNeedsThem) {
   }
   WriteLines(40);
   EXPECT_EQ(Verify().first_seq, 1u);
-  log_->SetNeeded(UINT64_MAX);
+  log_->SetNeeded([] { return UINT64_MAX; });
   WriteLines(40);
   const VerifyReport report = Verify(log_->head());
   EXPECT_GT(report.first_seq, 1u);
@@ -220,7 +220,7 @@ TEST_F(AuditLogTest, TheOldestFilesAreDeletedButNotForASinkThatNeedsThem) {
 TEST_F(AuditLogTest, KeepBytesDeletesEvenWhatASinkNeeds) {
   settings_.keep_bytes = 40 << 10;
   Open();
-  log_->SetNeeded(1);
+  log_->SetNeeded([] { return uint64_t{1}; });
   WriteLines(300);
   const VerifyReport report = Verify();
   EXPECT_GT(report.first_seq, 1u);

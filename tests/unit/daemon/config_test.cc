@@ -148,6 +148,14 @@ auth_token = "Bearer of-the-daemon"
 timeout_seconds = 3
 max_stale_seconds = 60
 adopt = "red"
+[audit]
+enabled = "on"
+directory = "/srv/audit"
+level = ["*=meta", "exec.*=full"]
+keep_days = 30
+keep_bytes = "1Gi"
+sinks = ["journald", "syslog://logs.example:6514 ca=/etc/ca.pem"]
+on_failure = "continue"
 [log]
 format = "json"
 [ingress.secure_access]
@@ -186,6 +194,13 @@ key = "/+8"
   EXPECT_EQ(c.tenants_timeout, 3U);
   EXPECT_EQ(c.tenants_max_stale, 60U);
   EXPECT_EQ(c.tenants_adopt, "red");
+  EXPECT_EQ(c.audit_enabled, "on");
+  EXPECT_EQ(c.audit_directory, "/srv/audit");
+  EXPECT_EQ(c.audit_levels, (std::vector<std::string>{"*=meta", "exec.*=full"}));
+  EXPECT_EQ(c.audit_keep_days, 30U);
+  EXPECT_EQ(c.audit_keep_bytes, 1ULL << 30);
+  EXPECT_EQ(c.audit_sinks.size(), 2U);
+  EXPECT_FALSE(c.audit_refuses);
   EXPECT_EQ(c.log_format, LogFormat::kJson);
   EXPECT_EQ(c.active_signing_key, 'b');
   EXPECT_EQ(c.signing_keys,
@@ -425,6 +440,14 @@ TEST(Config, ErrorsNameFileLineKeyAndValue) {
       {"[tenants]\nauth_header = \"a: b\"", "use the name of a header"},
       {"[tenants]\ntimeout_seconds = 0", "tenants.timeout_seconds '0'"},
       {"[tenants]\nadopt = \"Red\"", "tenants.adopt 'Red'"},
+      {"[audit]\nenabled = \"true\"", "use auto, on or off"},
+      {"[audit]\ndirectory = \"audit\"", "audit.directory 'audit'"},
+      {"[audit]\nlevel = [\"exec=some\"]", "ACTION=LEVEL"},
+      {"[audit]\nkeep_days = 100000", "audit.keep_days '100000'"},
+      {"[audit]\nsinks = [\"kafka://x\"]", "use journald"},
+      {"[audit]\nsinks = [\"http://logs.example/\"]", "without TLS"},
+      {"[audit]\nsinks = [\"journald ca=x\"]", "use ca=/FILE"},
+      {"[audit]\non_failure = \"ignore\"", "use refuse or continue"},
       {"[log]\nlevel = \"loud\"", "loud"},
       {"[log]\nformat = \"xml\"", "use text or json"},
       {"[metrics]\nlisten = \"9464\"", "metrics.listen '9464'"},

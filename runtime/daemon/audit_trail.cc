@@ -1,0 +1,151 @@
+#include "runtime/daemon/audit_trail.h"
+
+#include <algorithm>
+#include <functional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "runtime/api/gate/command_facts.h"
+#include "runtime/tenants/audit/level.h"
+
+namespace atl::daemon {
+namespace {
+
+constexpr uint64_t kDaySeconds = 24 * 3600;
+
+// Returns the action of an event of a sandbox; empty: requests cause such events, and their own
+// lines tell of them.
+std::string_view ActionOf(const sandbox::HistoryEvent& event) {
+  if (event.kind == sandbox::kOutOfMemory) return "sandbox.oom";
+  if (event.reason == sandbox::kSandboxLost) return "sandbox.lost";
+  if (event.kind == sandbox::kDeletedEvent)
+    return event.reason == "EXPIRED" ? "sandbox.expire" : "";
+  if (event.kind == sandbox::StateName(sandbox::State::kTerminated) ||
+      event.kind == sandbox::StateName(sandbox::State::kFailed)) {
+    return "sandbox.end";
+  }
+  if (event.kind == sandbox::StateName(sandbox::State::kPaused) &&
+      event.reason == sandbox::kIdlePaused) {
+    return "sandbox.pause";
+  }
+  return {};
+}
+
+std::string Joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text.append(text.empty() ? "" : " ").append(name);
+  return text;
+}
+
+}  // namespace
+
+bool KeepsAudit(const Config& config) {
+  if (config.audit_enabled == "auto") return !config.tenants_provider.empty();
+  return config.audit_enabled == "on";
+}
+
+Result<std::unique_ptr<AuditTrail>> AuditTrail::Open(const Config& config, Loop& loop,
+                                                     const Clock& clock, Health& health,
+                                                     const std::string& secret) {
+  audit::LogSettings settings{.directory = config.audit_directory,
+                              .refuses = config.audit_refuses,
+                              .keep_seconds = config.audit_keep_days * kDaySeconds,
+                              .keep_bytes = config.audit_keep_bytes};
+  ATOLL_ASSIGN(auto log, audit::AuditLog::Open(loop, clock, health, std::move(settings)));
+  ATOLL_ASSIGN(audit::Levels levels, audit::Levels::Parse(config.audit_levels));
+  auto auditor = std::make_shared<api::Auditor>(*log, clock, std::move(levels), secret);
+  return std::unique_ptr<AuditTrail>(new AuditTrail(std::move(log), std::move(auditor)));
+}
+
+void AuditTrail::Watch(const sandbox::Registry& registry, sandbox::History& history) {
+  auditor_->SetDescribe([&registry](const std::string& id, audit::Event* event) {
+    const sandbox::Sandbox* const sandbox = registry.Find(tenants::Caller::Daemon(), id);
+    if (sandbox == nullptr) return;
+    event->tenant = sandbox->tenant;
+    event->target.image = api::WithoutSecrets(sandbox->spec.image);
+  });
+  history.OnEvent(
+      [this](const std::string& id, const sandbox::HistoryEvent& event) { OnEvent(id, event); });
+}
+
+// The message of an event is left out, because it may quote output of the sandbox.
+void AuditTrail::OnEvent(const std::string& id, const sandbox::HistoryEvent& event) {
+  const std::string_view action = ActionOf(event);
+  if (!action.empty()) auditor_->WriteOwn(action, id, {{"reason", event.reason}});
+}
+
+void AuditTrail::Started() {
+  auditor_->WriteOwn("daemon.start", {}, {{"version", std::string(ATOLL_VERSION)}});
+}
+
+Status AuditTrail::StartSinks(const std::vector<std::string>& lines, Loop& loop) {
+  for (const std::string& line : lines) {
+    ATOLL_ASSIGN(sinks::SinkSettings settings, sinks::ParseSink(line));
+    ATOLL_ASSIGN(auto sink, sinks::MakeSink(settings));
+    // Called on the shipper's thread.
+    const auto lost =
+        [&loop, record = std::make_shared<std::function<void(uint64_t)>>(
+                    guard_([this, name = settings.name](uint64_t count) {
+                      auditor_->WriteOwn("audit.gap", {},
+                                         {{"sink", name}, {"count", static_cast<int64_t>(count)}});
+                    }))](uint64_t count) { loop.Post([record, count] { (*record)(count); }); };
+    ATOLL_ASSIGN(auto shipper,
+                 sinks::Shipper::Start(log_->directory(), settings.name, std::move(sink), lost));
+    sinks_.push_back(std::move(shipper));
+  }
+  if (sinks_.empty()) return {};
+  log_->SetNeeded([this] {
+    uint64_t needed = UINT64_MAX;
+    for (const auto& sink : sinks_) needed = std::min(needed, sink->needed());
+    return needed;
+  });
+  return {};
+}
+
+void AuditTrail::AddMetrics(MetricSet* metrics) const {
+  log_->AddMetrics(metrics);
+  MetricFamily& lost = metrics->Counter(
+      "atoll_audit_lost_total", "Lines that were deleted before a sink had them.", {"sink"});
+  for (const auto& sink : sinks_) lost.Add(sink->lost(), {sink->name()});
+  MetricFamily& behind = metrics->Gauge("atoll_audit_sink_unsent_lines",
+                                        "Lines that a sink has not had yet.", {"sink"});
+  const uint64_t head = log_->head().seq;
+  for (const auto& sink : sinks_) {
+    behind.Add(head - std::min(head, sink->sent()), {sink->name()});
+  }
+  MetricFamily& failing = metrics->Gauge("atoll_audit_sink_oldest_unsent_seconds",
+                                         "For how long a sink has taken no line.", {"sink"});
+  const int64_t now_ms = UnixMillis();
+  for (const auto& sink : sinks_) {
+    const int64_t since = sink->failing_since_ms();
+    failing.Add(since == 0 ? 0.0 : static_cast<double>(now_ms - since) / 1e3, {sink->name()});
+  }
+}
+
+void AuditTrail::Stopped() {
+  auditor_->WriteOwn("daemon.stop", {}, {});
+  log_->Sync();
+}
+
+void AuditTrail::Denied(const std::string& sandbox, const netpolicy::Denial& denial) {
+  std::string destination = denial.hostname.empty() ? denial.address : denial.hostname;
+  if (denial.port != 0) destination.append(":").append(std::to_string(denial.port));
+  auditor_->Denied(sandbox, destination, denial.reason, denial.count);
+}
+
+void AuditTrail::Reloaded(const Reload& reload) {
+  if (auto levels = audit::Levels::Parse(reload.config.audit_levels)) {
+    auditor_->SetLevels(std::move(*levels));
+  }
+  std::vector<audit::Fact> what;
+  if (!reload.changed.empty()) what.push_back({"changed", Joined(reload.changed)});
+  if (!reload.deferred.empty()) what.push_back({"needs_restart", Joined(reload.deferred)});
+  auditor_->WriteOwn("config.reload", {}, std::move(what));
+}
+
+void AuditTrail::ReloadFailed() {
+  auditor_->Write({.action = "config.reload", .outcome = "failed"});
+}
+
+}  // namespace atl::daemon

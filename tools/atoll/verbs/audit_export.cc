@@ -1,0 +1,183 @@
+#include "tools/atoll/verbs/audit_export.h"
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "runtime/base/json_text.h"
+#include "runtime/tenants/audit/line_time.h"
+
+namespace atl::cli {
+namespace {
+
+struct OcsfClass {
+  int uid;
+  const char* name;
+  int category;
+  const char* category_name;
+};
+constexpr OcsfClass kFileActivity{1001, "File System Activity", 1, "System Activity"};
+constexpr OcsfClass kProcessActivity{1007, "Process Activity", 1, "System Activity"};
+constexpr OcsfClass kLoginActivity{3002, "Authentication", 3, "Identity & Access Management"};
+constexpr OcsfClass kApiActivity{6003, "API Activity", 6, "Application Activity"};
+
+struct Activity {
+  int id;
+  const char* name;
+};
+
+Result<nlohmann::json> JsonOfLine(std::string_view line) {
+  nlohmann::json parsed = JsonOrNull(line);
+  if (!parsed.is_object() || !parsed.contains("seq") || !parsed.contains("action")) {
+    return Fail(Code::kInvalidArgument, "a line is not one of the audit log");
+  }
+  return parsed;
+}
+
+std::string TextIn(const nlohmann::json& object, const char* name) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+nlohmann::json ObjectIn(const nlohmann::json& line, const char* name) {
+  const auto found = line.find(name);
+  return found != line.end() && found->is_object() ? *found : nlohmann::json::object();
+}
+
+const OcsfClass& ClassOf(const std::string& action) {
+  if (action.starts_with("exec.")) return kProcessActivity;
+  if (action.starts_with("file.")) return kFileActivity;
+  if (action.starts_with("login.")) return kLoginActivity;
+  return kApiActivity;
+}
+
+Activity ActivityOf(const OcsfClass& kind, const std::string& action) {
+  const std::string verb = action.substr(action.find('.') + 1);
+  if (kind.uid == kProcessActivity.uid) {
+    return verb == "signal" ? Activity{2, "Terminate"} : Activity{1, "Launch"};
+  }
+  if (kind.uid == kLoginActivity.uid) return {1, "Logon"};
+  if (verb == "read" || verb == "export" || verb == "issue") return {2, "Read"};
+  if (verb == "delete" || verb == "prune" || verb == "expire" || verb == "end")
+    return {4, "Delete"};
+  if (verb == "create" || verb == "import" || verb == "fork" || verb == "commit") {
+    return {1, "Create"};
+  }
+  if (verb == "write" || verb == "change" || verb == "label" || verb == "resize" ||
+      verb == "pause" || verb == "resume" || verb == "renew" || verb == "rollback") {
+    return {3, "Update"};
+  }
+  return {99, "Other"};
+}
+
+std::string CsvCell(std::string text) {
+  if (!text.empty() && std::string_view("=+-@\t").find(text.front()) != std::string_view::npos) {
+    text.insert(0, "'");
+  }
+  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
+  std::string quoted("\"");
+  for (const char c : text) quoted.append(c == '"' ? 2 : 1, c);
+  return quoted + "\"";
+}
+
+}  // namespace
+
+Result<std::string> OcsfEvent(std::string_view text) {
+  ATOLL_ASSIGN(const nlohmann::json line, JsonOfLine(text));
+  const std::string action = TextIn(line, "action"), outcome = TextIn(line, "outcome");
+  const OcsfClass& kind = ClassOf(action);
+  const Activity activity = ActivityOf(kind, action);
+  const nlohmann::json actor = ObjectIn(line, "actor"), from = ObjectIn(line, "from");
+  const nlohmann::json target = ObjectIn(line, "target"), what = ObjectIn(line, "what");
+  const bool good = outcome == "success";
+  nlohmann::json user = {
+      {"uid", TextIn(actor, "id").empty() ? TextIn(actor, "kind") : TextIn(actor, "id")},
+      {"name", TextIn(actor, "sub").empty() ? TextIn(actor, "kind") : TextIn(actor, "sub")},
+      {"type", "Other"},
+      {"type_id", 99}};
+  if (const std::string role = TextIn(actor, "role"); !role.empty()) {
+    user["groups"] = nlohmann::json::array({{{"name", role}, {"uid", role}}});
+  }
+  nlohmann::json event = {
+      {"metadata",
+       {{"version", "1.3.0"},
+        {"uid", TextIn(line, "boot") + "-" + std::to_string(line.value("seq", uint64_t{0}))},
+        {"original_time", TextIn(line, "time")},
+        {"tenant_uid", TextIn(line, "tenant")},
+        {"product", {{"name", "Atoll"}, {"vendor_name", "Atoll"}, {"version", ATOLL_VERSION}}}}},
+      {"time", audit::UnixMicrosOf(TextIn(line, "time")) / 1000},
+      {"class_uid", kind.uid},
+      {"class_name", kind.name},
+      {"category_uid", kind.category},
+      {"category_name", kind.category_name},
+      {"activity_id", activity.id},
+      {"activity_name", activity.name},
+      {"type_uid", kind.uid * 100 + activity.id},
+      {"type_name", std::string(kind.name) + ": " + activity.name},
+      {"severity_id", good ? 1 : 3},
+      {"severity", good ? "Informational" : "Medium"},
+      {"status", good ? "Success" : "Failure"},
+      {"status_id", good ? 1 : 2},
+      {"status_detail", outcome},
+      {"actor", {{"user", user}}},
+      {"unmapped", {{"action", action}, {"what", what}, {"hash", TextIn(line, "hash")}}}};
+  if (line.contains("status")) event["status_code"] = std::to_string(line.value("status", 0));
+  if (line.contains("took_us")) event["duration"] = line.value("took_us", int64_t{0}) / 1000;
+  event["src_endpoint"] = {{"ip", TextIn(from, "ip")}};
+  if (const std::string agent = TextIn(from, "agent"); !agent.empty()) {
+    event["http_request"] = {{"user_agent", agent}};
+  }
+  const nlohmann::json resource = {{"uid", TextIn(target, "id")},
+                                   {"type", TextIn(target, "kind")},
+                                   {"name", TextIn(target, "name")}};
+  event["resources"] = nlohmann::json::array({resource});
+  if (kind.uid == kApiActivity.uid) {
+    event["api"] = {{"operation", action}, {"request", {{"uid", TextIn(line, "request")}}}};
+    return JsonText(event);
+  }
+  if (kind.uid == kLoginActivity.uid) {
+    event["user"] = user;
+    event["message"] = TextIn(what, "reason");
+    return JsonText(event);
+  }
+  // The device is the sandbox.
+  event["device"] = {{"uid", TextIn(target, "id")},
+                     {"hostname", TextIn(target, "id")},
+                     {"type", "Virtual"},
+                     {"type_id", 6}};
+  if (kind.uid == kProcessActivity.uid) {
+    event["process"] = {{"name", TextIn(what, "argv0")}, {"cmd_line", TextIn(what, "command")}};
+  } else {
+    event["file"] = {{"name", TextIn(what, "path")}, {"type", "Unknown"}, {"type_id", 0}};
+  }
+  return JsonText(event);
+}
+
+Result<std::string> CsvRow(std::string_view text) {
+  ATOLL_ASSIGN(const nlohmann::json line, JsonOfLine(text));
+  const nlohmann::json actor = ObjectIn(line, "actor"), from = ObjectIn(line, "from");
+  const nlohmann::json target = ObjectIn(line, "target");
+  const std::string name =
+      TextIn(target, "id").empty() ? TextIn(target, "name") : TextIn(target, "id");
+  const std::vector<std::string> cells = {
+      std::to_string(line.value("seq", uint64_t{0})),
+      TextIn(line, "time"),
+      TextIn(line, "action"),
+      TextIn(line, "outcome"),
+      line.contains("status") ? std::to_string(line.value("status", 0)) : "",
+      TextIn(line, "tenant"),
+      TextIn(actor, "id").empty() ? TextIn(actor, "kind") : TextIn(actor, "id"),
+      TextIn(actor, "role"),
+      TextIn(from, "ip"),
+      TextIn(from, "agent"),
+      TextIn(target, "kind"),
+      name,
+      TextIn(target, "image"),
+      TextIn(line, "request"),
+      line.contains("what") ? JsonText(line["what"]) : ""};
+  std::string row;
+  for (const std::string& cell : cells) row.append(row.empty() ? "" : ",").append(CsvCell(cell));
+  return row;
+}
+
+}  // namespace atl::cli
