@@ -108,7 +108,7 @@ class JudgeTest : public ApiTest {
 
   IngressConfig ingress;
   GuessLimit guesses;
-  Refusals refusals{"secret"};
+  Refusals refusals{"secret", nullptr};
   AdminEntries entries{*history};
   std::map<std::string, tenants::Identity> holders;
   bool has_blue = true;

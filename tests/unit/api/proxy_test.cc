@@ -54,7 +54,7 @@ class ProxyTest : public testing::Test {
   http::Request request;
   IngressConfig ingress;
   GuessLimit guesses;
-  Refusals refusals{"secret"};
+  Refusals refusals{"secret", nullptr};
   bool known = true;
   bool gone = false;
   std::string request_id = "id";
