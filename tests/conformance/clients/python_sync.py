@@ -449,8 +449,9 @@ def _(_world):
         box.destroy()
         until_idle(pool, 2)
     finally:
-        pool.release_all_idle()
+        # First the shutdown: the pool's thread would fill again what was released before it.
         pool.shutdown(graceful=True)
+        pool.release_all_idle()
 
 
 def until_idle(pool, wanted):

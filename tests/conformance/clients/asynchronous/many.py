@@ -119,8 +119,9 @@ async def _(world):
         await box.close()
         await until_idle(pool, 2)
     finally:
-        await pool.release_all_idle()
+        # First the shutdown: the pool's thread would fill again what was released before it.
         await pool.shutdown(graceful=True)
+        await pool.release_all_idle()
     async with await world.manager() as manager:
         listed = await manager.list_sandbox_infos(
             SandboxFilter(metadata={'suite': TAG + '-pool'}))
