@@ -127,12 +127,18 @@ std::vector<std::string> Api::UsersOf(const tenants::Caller& caller,
 }
 
 void Api::TagImage(const Call& call, const std::string& from) {
+  if (const Status may = parts_.sandboxes.terms.CheckMakesImages(call.caller()); !may) {
+    return call.Respond(MapError(may.error(), Doing::kTagImage));
+  }
   const auto image = parts_.images.Tag(call.caller(), from, call.Parameter("name"));
   if (!image) return call.Respond(MapError(image.error(), Doing::kTagImage));
   call.Respond(JsonResponse(201, ImageJson(*image)));
 }
 
 void Api::CommitImage(const Call& call) {
+  if (const Status may = parts_.sandboxes.terms.CheckMakesImages(call.caller()); !may) {
+    return call.Respond(MapError(may.error(), Doing::kTagImage));
+  }
   call.exchange().ReadBody(kMaxConfigBody, [this, call](Result<std::string> body) {
     if (!body) return call.Respond(MapError(body.error(), Doing::kReadBody));
     const std::string snapshot = call.Parameter("snapshot"), image = call.Parameter("image");
@@ -181,6 +187,9 @@ void Api::PruneImages(const Call& call) {
 }
 
 void Api::ImportImage(const Call& call) {
+  if (const Status may = parts_.sandboxes.terms.CheckMakesImages(call.caller()); !may) {
+    return call.Respond(MapError(may.error(), Doing::kImportImage));
+  }
   const std::string name = call.Parameter("name");
   // Checks the name before the client sends gigabytes.
   std::string normal;

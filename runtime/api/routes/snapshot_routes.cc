@@ -136,8 +136,10 @@ void Api::ExportSnapshot(const Call& call, const std::string& form) {
 
 void Api::ImportSnapshot(const Call& call) {
   const std::string name = call.Parameter("name");
-  Status allowed = parts_.snapshots.CheckCount();
-  if (name.size() > sandbox::kMaxSnapshotName) {
+  // The archive says which image its files are of.
+  Status allowed = parts_.sandboxes.terms.CheckMakesImages(call.caller());
+  if (allowed) allowed = parts_.snapshots.CheckCount();
+  if (allowed && name.size() > sandbox::kMaxSnapshotName) {
     allowed =
         Fail(Code::kInvalidArgument, "name should have at most " +
                                          std::to_string(sandbox::kMaxSnapshotName) + " characters");

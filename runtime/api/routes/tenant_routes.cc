@@ -191,6 +191,16 @@ void Api::MakeKey(const Call& call, bool of_host) {
     if (!body) return call.Respond(MapError(body.error(), Doing::kReadBody));
     auto wanted = ParseKeyRequest(*body, TenantOf(call, of_host));
     if (!wanted) return call.Respond(std::move(wanted).error());
+    // The terms of tenants enforce these, and what the host makes has none.
+    const tenants::Narrowing& narrowing = wanted->narrowing;
+    if (of_host && (!narrowing.images.empty() || narrowing.max != tenants::Quota())) {
+      return call.Respond(MapError(
+          Error(
+              Code::kInvalidArgument,
+              std::string("images and max bind keys of tenants only; a key of the host, of role ") +
+                  tenants::RoleName(wanted->role) + ", may be narrowed by routes"),
+          Doing::kKey));
+    }
     if (call.caller().role == tenants::Role::kDeveloper) {
       // Nobody gives away more than the default lifetime by self-service.
       constexpr int64_t kMostMs = tenants::kDefaultKeyDays * 24 * 3600 * 1000;

@@ -169,7 +169,7 @@ tl::expected<Checked, CreateError> Check::Create(const tenants::Caller& caller,
     snapshot = std::move(*usable);
   }
   const Snapshot* const restored = snapshot ? &*snapshot : nullptr;
-  if (Status allowed = AllowedImage(caller, wanted.spec, restored); !allowed) {
+  if (Status allowed = AllowedImage(caller, wanted.spec.image, restored); !allowed) {
     CreateError refused(std::move(allowed).error());
     refused.image = true;
     return tl::unexpected(std::move(refused));
@@ -186,16 +186,21 @@ tl::expected<Checked, CreateError> Check::Create(const tenants::Caller& caller,
   return *std::move(checked);
 }
 
-Status Check::AllowedImage(const tenants::Caller& caller, const Spec& spec,
+Status Check::AllowedImage(const tenants::Caller& caller, const std::string& image,
                            const Snapshot* snapshot) const {
   const SharedTerms terms = parts_.terms.Of(caller.tenant, caller);
   if (snapshot != nullptr) return CheckImage(terms, snapshot->image, snapshot->image_digest);
-  if (const auto image = parts_.images.Find(caller, spec.image)) {
-    return CheckImage(terms, image->name, image->digest);
+  if (const auto found = parts_.images.Find(caller, image)) {
+    return CheckImage(terms, found->name, found->digest);
   }
-  const auto name = images::NormaliseImageName(spec.image);
+  const auto name = images::NormaliseImageName(image);
   // The image look-up refuses an invalid name, with the right error.
   return name ? CheckImage(terms, *name, "") : Status();
+}
+
+Status Check::MakesTemplates(const tenants::Caller& caller) const {
+  const SharedTerms terms = parts_.terms.Of(caller.tenant, caller);
+  return terms ? terms->CheckTemplates() : Status();
 }
 
 Status Check::CheckImage(const SharedTerms& terms, const std::string& name,
@@ -338,6 +343,9 @@ Status Check::Reclaim(Spec& spec) const {
 
 Result<Sandbox> Check::Claimed(const tenants::Caller& caller, const Wanted& wanted,
                                Sandbox member) const {
+  // A reload may have given limits to the tenant after the member was built. The narrowing of the
+  // key concerns only this sandbox, which SetTerms checks.
+  ATOLL_TRY(MakesTemplates({.tenant = caller.tenant}));
   member.stocked = false;
   member.tenant = member.spec.network.tenant = caller.tenant;
   member.metadata = wanted.metadata;
@@ -354,11 +362,14 @@ Result<Sandbox> Check::Claimed(const tenants::Caller& caller, const Wanted& want
 }
 
 Result<Checked> Check::Member(const TemplateRecord& record) const {
+  ATOLL_TRY(MakesTemplates({.tenant = record.tenant}));
   // The template's tenant has given the name of the image. The member belongs to the host until its
   // claim.
   ATOLL_ASSIGN(Checked checked,
                Whole(tenants::Caller{.tenant = record.tenant}, "", WantedOf(record), nullptr));
   checked.sandbox.stocked = true;
+  // Its program is the tenant's from the start, so its network is, too.
+  checked.sandbox.spec.network.tenant = record.tenant;
   // An idle policy must not apply, because an unclaimed member is always idle.
   checked.sandbox.spec.idle.reset();
   return checked;
@@ -368,6 +379,8 @@ Result<Sandbox> Check::PoolMember(const PoolRecord& pool) const {
   Sandbox member;
   ATOLL_ASSIGN(images::Image image,
                parts_.images.Find(tenants::Caller{.tenant = pool.tenant}, pool.image));
+  // The member belongs to the host until its claim, so Image does not know the tenant.
+  ATOLL_TRY(CheckImage(parts_.terms.Of(pool.tenant), image.name, image.digest));
   ATOLL_TRY(Image(member, std::move(image)));
   ATOLL_ASSIGN(member.spec.limits, cgroup::ParseLimits(pool.resource_limits, settings_.defaults,
                                                        settings_.limits_available));

@@ -78,8 +78,15 @@ class Check {
   // whether a volume or the snapshot is the cause.
   tl::expected<Checked, CreateError> Create(const tenants::Caller& caller,
                                             const Wanted& wanted) const;
+  // Checks the image of a create by the facts known before it is used. `snapshot` null: no
+  // snapshot.
+  Status AllowedImage(const tenants::Caller& caller, const std::string& image,
+                      const Snapshot* snapshot) const;
+  // kPermissionDenied: see Terms::CheckTemplates.
+  Status MakesTemplates(const tenants::Caller& caller) const;
   // Member returns a template's member as it would be built now. Claimed returns the member as the
-  // sandbox of the create that claims it.
+  // sandbox of the create that claims it. Both refuse the templates of a tenant that has got limits
+  // since.
   Result<Checked> Member(const TemplateRecord& record) const;
   Result<Sandbox> Claimed(const tenants::Caller& caller, const Wanted& wanted,
                           Sandbox member) const;
@@ -98,9 +105,6 @@ class Check {
   uint64_t swap_bytes() const { return settings_.swap_bytes; }
 
  private:
-  // Checks the image by the facts known before it is used. `snapshot` null: no snapshot.
-  Status AllowedImage(const tenants::Caller& caller, const Spec& spec,
-                      const Snapshot* snapshot) const;
   Status CheckImage(const SharedTerms& terms, const std::string& name,
                     std::string_view digest) const;
   // `owner`: the tenant that the sandbox belongs to; the caller gives the name of the image.

@@ -30,6 +30,11 @@ Status Reconciler::Start(const wire::Greeting& hello) {
   ATOLL_TRY(parts_.templates.Load());
   ATOLL_ASSIGN(std::vector<Sandbox> recorded, parts_.store.Load());
   for (Sandbox& record : recorded) {
+    // The record says that the member is the host's. Its network is the tenant's, see
+    // Check::Member.
+    if (record.stocked) {
+      record.spec.network.tenant = parts_.templates.TenantOf(record.spec.template_id);
+    }
     Sandbox& sandbox = parts_.registry.Add(std::move(record));
     if (sandbox.state == State::kReplacing) parts_.rollbacks.Adopt(sandbox);
     parts_.room.Hold(sandbox);

@@ -34,6 +34,7 @@ struct Terms {
   std::vector<std::string> key_images;  // further rules, of the caller's key; none: all
   netpolicy::SharedCeiling ceiling;     // null: none
   bool policy_locked = false;
+  bool key_narrowed = false;  // the caller's key may do less than its role
 
   // kPermissionDenied: the tenant or the key may not use the image. An empty `digest` means that it
   // is not known yet.
@@ -42,6 +43,12 @@ struct Terms {
   Status CheckLifetime(std::optional<int64_t> seconds) const;
   // kPermissionDenied: the policy allows more than the ceiling. Null is the operator's default.
   Status CheckPolicy(const netpolicy::SharedPolicy& policy) const;
+  // kPermissionDenied: rules bind the images of the tenant or of the key. They go by names, so who
+  // gives names to contents could use any contents.
+  Status CheckMakesImages() const;
+  // kPermissionDenied: the tenant has limits, or the key is narrowed. Nothing checks what the
+  // members of a template do before their claim.
+  Status CheckTemplates() const;
 };
 // Null: no terms. Everything that belongs to the host, and a daemon without tenants, has none.
 using SharedTerms = std::shared_ptr<const Terms>;
@@ -62,6 +69,8 @@ class TermsTable {
   SharedTerms Of(const std::string& owner) const;
   // Like Of, within the narrowing of the caller's key.
   SharedTerms Of(const std::string& owner, const tenants::Caller& caller) const;
+  // See Terms::CheckMakesImages. Callers without terms may make images.
+  Status CheckMakesImages(const tenants::Caller& caller) const;
 
  private:
   struct Made {

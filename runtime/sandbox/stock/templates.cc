@@ -94,6 +94,11 @@ bool Templates::Adopt(const Sandbox& member) {
   return true;
 }
 
+std::string Templates::TenantOf(const std::string& id) const {
+  const auto found = templates_.find(id);
+  return found == templates_.end() ? "" : found->second.record.tenant;
+}
+
 uint32_t Templates::Kept() const {
   uint32_t kept = 0;
   for (const auto& [id, of] : templates_) kept += of.record.stock;
@@ -116,6 +121,7 @@ Held Templates::stock() const {
 Result<std::string> Templates::Create(const tenants::Caller& caller, TemplateRecord record) {
   record.tenant = caller.tenant;
   if (stopped_) return Fail(Code::kUnavailable, "atolld is shutting down");
+  ATOLL_TRY(parts_.check.MakesTemplates(caller));
   if (templates_.size() >= kMaxTemplates) {
     return Fail(Code::kResourceExhausted, "there are " + std::to_string(kMaxTemplates) +
                                               " templates, as many as may be; delete one");
@@ -267,6 +273,8 @@ void Templates::Look() {
       Refuse(waiter, Error(Code::kUnavailable,
                            "no sandbox of template '" + id + "' was ready in time; try again"));
     }
+    // A reload has taken templates from their tenant, so its programs run no longer.
+    if (!parts_.check.MakesTemplates({.tenant = of.record.tenant})) DisposeAll(of);
     if (of.ready.empty()) continue;
     if (now - of.ready.front().since_us > kProvenUs) of.failures = 0;
     const Sandbox* member = parts_.registry.Look(of.ready.front().id);
@@ -436,6 +444,11 @@ void Templates::Build(Template& of) {
   if (!room) {
     // The lack of room is temporary and not the template's fault; Look tries again.
     of.trouble = room.error().message();
+    // A refusal lasts until a reload. Without a delay this template would always be the next one,
+    // and others would get no members.
+    if (room.error().code() == Code::kPermissionDenied) {
+      of.retry_us = parts_.clock.BootMicros() + kFirstTryAgainUs;
+    }
     for (const Waiter& waiter : std::exchange(of.waiters, {})) Refuse(waiter, room.error());
     return;
   }

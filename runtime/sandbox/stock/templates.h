@@ -90,6 +90,8 @@ class Templates {
   std::optional<View> Find(const tenants::Caller& caller, const std::string& id) const;
   // Returns the templates that the caller sees.
   std::vector<const TemplateRecord*> Records(const tenants::Caller& caller) const;
+  // Returns the owner of the template; empty: the host, or there is no such template.
+  std::string TenantOf(const std::string& id) const;
   // Returns the number of members that all templates may keep.
   uint32_t Kept() const;
   // Resources reserved for ready members and for those being prepared.

@@ -124,6 +124,7 @@ Status WarmPools::Create(const tenants::Caller& caller, PoolRecord record) {
   record.tenant = caller.tenant;
   record.key = PoolKey(caller.tenant, record.key);
   ATOLL_TRY(CheckCapacity(record.tenant, record.key, record.capacity));
+  ATOLL_TRY(parts_.check.AllowedImage(caller, record.image, nullptr));
   ATOLL_ASSIGN(const Sandbox member, parts_.check.PoolMember(record));
   // Refuses only a pool that could never fit. A pool that does not fit now may fit later.
   if (const Status room = parts_.room.CheckStock(member.spec, true);
@@ -524,6 +525,12 @@ void WarmPools::Build(Pool& pool) {
   // The next Look tries again.
   if (!room) {
     pool.trouble = room.error().message();
+    // A refusal lasts until a reload. Without a delay this pool would always be the next one, and
+    // others would get no members.
+    if (room.error().code() == Code::kPermissionDenied) {
+      pool.not_before_us = parts_.clock.BootMicros() + kLostUs;
+      PumpLater(kQuietUs);
+    }
     return;
   }
   pool.trouble.clear();

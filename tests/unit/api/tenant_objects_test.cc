@@ -267,6 +267,35 @@ TEST_F(TenantObjectsTest, ATemplateOfAnotherIsUnknown) {
   EXPECT_EQ(GetAs(kOfRed, "/v1/templates").at("pagination").at("totalItems"), 1);
 }
 
+TEST_F(TenantObjectsTest, WhoIsBoundToImagesMakesNone) {
+  const auto expect = [this](const tenants::Caller& caller, bool bound) {
+    for (const char* target :
+         {"/v1/images?from=busybox&name=python", "/v1/images?name=python",
+          "/v1/images/commit?image=busybox&name=python", "/v1/snapshots?name=python"}) {
+      const auto asked = As(caller, "POST", target, "{}");
+      ASSERT_TRUE(asked->response) << target;
+      EXPECT_EQ(asked->response->status == 403, bound) << target << asked->response->body;
+      if (bound) {
+        EXPECT_EQ(CodeOf(asked), "TENANT::NOT_ALLOWED");
+      }
+    }
+  };
+  tenants::Tenant red, blue;
+  red.name = "red";
+  blue.name = "blue";
+  tenants.Replace({red, blue});
+  expect(kOfRed, false);
+  tenants::Caller narrow = kOfRed;
+  narrow.narrowing =
+      std::make_shared<const tenants::Narrowing>(tenants::Narrowing{.images = {"busybox"}});
+  expect(narrow, true);
+  red.images = {"busybox"};
+  tenants.Replace({red, blue});
+  expect(kOfRed, true);
+  expect(kOfBlue, false);
+  expect(kCaller, false);
+}
+
 TEST_F(TenantObjectsTest, ATenantMountsWhatItsDefinitionAllows) {
   tenants::Tenant red{.name = "red"};
   red.host_paths = {"/srv/red"};

@@ -32,6 +32,8 @@ TEST_F(OwnersTest, AMemberIsTheHostsUntilItsClaim) {
   Be("red");
   const std::string of = Make(), member = BuildReady();
   EXPECT_EQ(sandboxes->registry.Look(member)->tenant, "");
+  // The network is the tenant's as after a cold create, because its program already runs.
+  EXPECT_EQ(network.claimed.at(sandboxes->registry.Look(member)->slot).tenant, "red");
   Be("blue");
   const auto other = Create(Of(of));
   ASSERT_TRUE(other->called);

@@ -137,7 +137,7 @@ TEST_F(QuotaTest, AForkCountsAllItsChildren) {
 
 TEST_F(QuotaTest, AMemberOfATemplateIsTheHostsUntilItsClaim) {
   Boot({});
-  Give("red", {.sandboxes = 1});
+  Give("red", {});
   who = By("red");
   const std::string id = Make(1);
   BuildReady();
@@ -146,7 +146,88 @@ TEST_F(QuotaTest, AMemberOfATemplateIsTheHostsUntilItsClaim) {
   EXPECT_TRUE(spawner.AnswerFreeze().starts_with("thaw "));
   ASSERT_EQ(Refusal(claimed), "made");
   EXPECT_EQ(sandboxes->room.OwnedBy("red").sandboxes, 1U);
-  EXPECT_EQ(Refusal(Ask(By("red"), Of(id))), "sandboxes");
+}
+
+TEST_F(QuotaTest, NoTemplateRunsProgramsOfATenantWithLimits) {
+  Boot({});
+  Give("red", {});
+  who = By("red");
+  TemplateRecord record;
+  record.image = "busybox";
+  const auto make = [&](const tenants::Caller& caller) {
+    const auto made = sandboxes->templates.Create(caller, record);
+    if (made) {
+      EXPECT_TRUE(sandboxes->templates.Remove(caller, *made));
+    }
+    return made ? 0 : made.error().error_number();
+  };
+  const auto view = [&](const std::string& id) {
+    return *sandboxes->templates.Find(By("red"), id);
+  };
+  tenants::Caller narrow = By("red");
+  narrow.narrowing =
+      std::make_shared<const tenants::Narrowing>(tenants::Narrowing{.images = {"busybox"}});
+  EXPECT_EQ(make(narrow), kByTerms);
+  const std::string id = Make(1), member = BuildReady();
+  // A reload gives it limits.
+  tenants::Tenant limits[4];
+  limits[0].max = {.sandboxes = 2};
+  limits[1].images = {"busybox"};
+  limits[2].egress_ceiling = {"*.example.org"};
+  limits[3].policy_locked = true;
+  for (tenants::Tenant& red : limits) {
+    red.name = "red";
+    tenants.Replace({red});
+    EXPECT_EQ(make(By("red")), kByTerms);
+    EXPECT_EQ(make(kCaller), 0) << "the host has no limits";
+    EXPECT_NE(Refusal(Ask(By("red"), Of(id))).find("tenant red, which has limits"),
+              std::string::npos);
+  }
+  EXPECT_EQ(view(id).ready, 1U);
+  sandboxes->templates.Look();
+  EXPECT_EQ(view(id).ready, 0U);
+  EXPECT_EQ(spawner.AnswerDestroy(), member);
+  loop.Pass(kSecond);
+  EXPECT_EQ(view(id).building, 0U);
+  EXPECT_NE(view(id).trouble.find("use a pool"), std::string::npos);
+}
+
+TEST_F(QuotaTest, APoolHasAnImageThatItsMakerMayUse) {
+  config.parked_sandboxes = 8;
+  Boot({});
+  tenants::Tenant red;
+  red.name = "red";
+  red.images = {"python"};
+  tenants.Replace({red});
+  PoolRecord record;
+  record.key = "warm";
+  record.image = "busybox";
+  record.capacity = {1, 1, 0, 10};
+  const auto make = [&](const tenants::Caller& caller) {
+    const Status made = sandboxes->pools.Create(caller, record);
+    return made ? 0 : made.error().error_number();
+  };
+  EXPECT_EQ(make(By("red")), kByTerms);
+  red.images.clear();
+  tenants.Replace({red});
+  tenants::Caller narrow = By("red");
+  narrow.narrowing =
+      std::make_shared<const tenants::Narrowing>(tenants::Narrowing{.images = {"python"}});
+  EXPECT_EQ(make(narrow), kByTerms);
+  EXPECT_EQ(make(By("red")), 0);
+  loop.Pass(50'000);
+  execds.push_back(std::move(spawner.AnswerBuild().control));
+  loop.Run();
+  EXPECT_EQ(sandboxes->pools.Parked().size(), 1U);
+  // A reload takes the image away.
+  red.images = {"python"};
+  tenants.Replace({red});
+  sandboxes->pools.Look();
+  EXPECT_TRUE(sandboxes->pools.Parked().empty());
+  loop.Pass(kSecond);
+  EXPECT_TRUE(spawner.builds.empty());
+  EXPECT_NE(sandboxes->pools.Find(By("red"), "warm")->trouble.find("may not use"),
+            std::string::npos);
 }
 
 TEST_F(QuotaTest, ALifetimeHasABound) {
