@@ -31,7 +31,6 @@ Directory::Directory(Parts parts) : parts_(std::move(parts)) {
 }
 
 Directory::~Directory() {
-  *here_ = false;
   parts_.loop.Cancel(expiry_timer_);
   parts_.loop.Cancel(use_timer_);
 }
@@ -98,6 +97,10 @@ void Directory::Authenticate(std::string_view secret, bool may_ask,
   parts_.provider->Authenticate(secret, may_ask, std::move(done));
 }
 
+bool Directory::IsVouchedFor(std::string_view secret) const {
+  return parts_.provider && !IsStoredKey(secret) && parts_.provider->HasVouchedFor(secret);
+}
+
 Authenticated Directory::Find(const std::string& key_id) const {
   if (const KeyRecord* record = parts_.keys->Find(key_id)) return IdentityOf(*record);
   if (const auto found = file_ids_.find(key_id); found != file_ids_.end()) {
@@ -152,10 +155,19 @@ Status Directory::Revoke(const std::string& tenant, const std::string& key_id) {
   return {};
 }
 
+bool Directory::IsAdmin(const std::string& creator) const {
+  // Ids of keys begin with "k_", "f_" or "h_".
+  if (creator.starts_with("root")) return true;
+  const auto identity = Find(creator);
+  return identity && identity->role == Role::kAdmin;
+}
+
 Result<NewKey> Directory::Rotate(const std::string& tenant, const std::string& key_id,
                                  int64_t grace_ms, const std::string& creator) {
   const KeyRecord* found = parts_.keys->Find(key_id);
-  if (found == nullptr || found->tenant != tenant) {
+  const bool by_admin = IsAdmin(creator);
+  if (found == nullptr || found->tenant != tenant ||
+      (!by_admin && found->id != creator && found->creator != creator)) {
     return Fail(Code::kNotFound, "there is no key '" + key_id.substr(0, 64) + "'");
   }
   const KeyRecord old = *found;
@@ -166,6 +178,10 @@ Result<NewKey> Directory::Rotate(const std::string& tenant, const std::string& k
   KeyRecord next = old;
   next.creator = creator;
   if (old.expires_at_ms != 0) next.expires_at_ms = now + (old.expires_at_ms - old.created_at_ms);
+  if (const int64_t most = now + kDefaultKeyDays * 24 * 3600 * 1000;
+      !by_admin && (next.expires_at_ms == 0 || next.expires_at_ms > most)) {
+    next.expires_at_ms = most;
+  }
   ATOLL_ASSIGN(NewKey made, parts_.keys->Make(std::move(next)));
   const int64_t ends = now + grace_ms;
   const Status shortened = grace_ms == 0 ? parts_.keys->Revoke(old.id)
@@ -210,10 +226,9 @@ std::pair<size_t, size_t> Directory::CountKeys() const {
 
 void Directory::End(const std::string& key_id) {
   LogLine(LogLevel::kInfo, "a key has ended").Add("key", key_id);
-  parts_.loop.Post([this, here = here_, key_id] {
-    if (!*here) return;
+  parts_.loop.Post(guard_([this, key_id] {
     for (const auto& ended : on_end_) ended(key_id);
-  });
+  }));
 }
 
 void Directory::WatchExpiry() {

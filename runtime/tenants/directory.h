@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "runtime/base/clock.h"
+#include "runtime/base/guard.h"
 #include "runtime/base/loop.h"
 #include "runtime/base/result.h"
 #include "runtime/tenants/denial.h"
@@ -59,6 +60,8 @@ class Directory {
   // provider need not be asked. Notes the use of the key.
   // If not `may_ask`, only known keys are found, and the provider gets no question.
   void Authenticate(std::string_view secret, bool may_ask, std::function<void(Authenticated)> done);
+  // Returns true if the HTTP provider has vouched for the key and not refused it since.
+  bool IsVouchedFor(std::string_view secret) const;
   // Returns the holder of a living key, by the key's id. For tokens that were made from a key.
   Authenticated Find(const std::string& key_id) const;
 
@@ -69,8 +72,12 @@ class Directory {
   std::vector<KeyRecord> KeysOf(const std::string& tenant) const;
   // Ends a key of that tenant at once. kNotFound: the tenant has no such key in the store.
   Status Revoke(const std::string& tenant, const std::string& key_id);
-  // Makes a key with the same rights and lifetime, and ends the old one after `grace_ms`. kNotFound
-  // as for Revoke. kFailedPrecondition: the old key has ended.
+  // Makes a key with the same rights and lifetime, and ends the old one after `grace_ms`. `creator`
+  // is the id of the caller's key, or the name of root. Unless the caller is an admin, the new key
+  // lives for the default lifetime at most, and the old one must be the caller's own or one that it
+  // made: the secret of a teammate, and a key for ever, are not to be had by self-service.
+  // kNotFound: as for Revoke, or the key is not the caller's. kFailedPrecondition: the old key has
+  // ended.
   Result<NewKey> Rotate(const std::string& tenant, const std::string& key_id, int64_t grace_ms,
                         const std::string& creator);
 
@@ -93,6 +100,8 @@ class Directory {
   };
   Authenticated IdentityOf(const KeyRecord& record) const;
   Authenticated IdentityOf(const FileKey& key) const;
+  // Returns true if that is the id of an admin's key, or the name of root.
+  bool IsAdmin(const std::string& creator) const;
   void End(const std::string& key_id);
   // Tells of keys that have expired, and waits for the next.
   void WatchExpiry();
@@ -105,7 +114,7 @@ class Directory {
   int64_t expired_until_ms_ = 0;  // keys that expired before have been told
   Loop::Id expiry_timer_ = 0;
   Loop::Id use_timer_ = 0;
-  std::shared_ptr<bool> here_ = std::make_shared<bool>(true);  // false: destroyed
+  Guard guard_;  // the last member, so that it goes first
 };
 
 }  // namespace atl::tenants

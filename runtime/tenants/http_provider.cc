@@ -3,6 +3,7 @@
 #include <sys/timerfd.h>
 
 #include <algorithm>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -25,9 +26,25 @@ constexpr int64_t kMostTtl = 3600;
 constexpr int64_t kRefusedUs = 10 * kSecondUs;
 constexpr int64_t kDownUs = 5 * kSecondUs;
 constexpr int64_t kRefreshUs = 5 * kSecondUs;
-constexpr size_t kMaxKey = 4096;
+constexpr size_t kMaxKey = 512;
 constexpr size_t kMaxAnswer = 64 << 10;
 constexpr size_t kHttpIdDigits = 12;
+constexpr int kBadRequest = 400;
+constexpr int kUnauthorized = 401;
+constexpr int kRequestTimeout = 408;
+constexpr int kTooManyRequests = 429;
+constexpr int kServerError = 500;
+
+// Longer keys and other characters are not worth a question: proxies refuse them in many ways.
+bool IsAskable(std::string_view key) {
+  return !key.empty() && key.size() <= kMaxKey &&
+         std::all_of(key.begin(), key.end(), [](char c) { return c >= ' ' && c <= '~'; });
+}
+
+bool SaysUnknown(int status) {
+  return status >= kBadRequest && status < kServerError && status != kRequestTimeout &&
+         status != kTooManyRequests;
+}
 
 }  // namespace
 
@@ -42,7 +59,6 @@ HttpProvider::HttpProvider(Loop& loop, const Clock& clock, TenantTable& tenants,
 }
 
 HttpProvider::~HttpProvider() {
-  *alive_ = false;
   loop_.Cancel(timer_);
 }
 
@@ -56,7 +72,7 @@ Identity HttpProvider::IdentityOf(const Known& known) const {
 
 void HttpProvider::Authenticate(std::string_view key, bool may_ask,
                                 std::function<void(Authenticated)> done) {
-  if (key.empty() || key.size() > kMaxKey) return done(tl::unexpected(Denial::kUnknown));
+  if (!IsAskable(key)) return done(tl::unexpected(Denial::kUnknown));
   const std::string hash = HashOf(key);
   const int64_t now = clock_.BootMicros();
   const bool down = now < down_until_us_;
@@ -73,6 +89,12 @@ void HttpProvider::Authenticate(std::string_view key, bool may_ask,
   if (!may_ask) return done(tl::unexpected(Denial::kUnknown));
   if (down) return done(tl::unexpected(Denial::kUnavailable));
   Enqueue(hash, std::string(key), std::move(done));
+}
+
+bool HttpProvider::HasVouchedFor(std::string_view key) const {
+  if (!IsAskable(key)) return false;
+  const std::string hash = HashOf(key);
+  return known_.contains(hash) || former_.contains(hash);
 }
 
 Authenticated HttpProvider::Find(const std::string& key_id) const {
@@ -122,12 +144,11 @@ void HttpProvider::AskNext() {
   queue_.pop_front();
   const auto answer = std::make_shared<Result<Reply>>(Fail(Code::kUnavailable, "not asked"));
   loop_.RunBlocking([ask = ask_, key = waiting_.at(hash).key, answer] { *answer = ask(key); },
-                    [this, alive = alive_, hash, answer] {
-                      if (!*alive) return;
+                    guard_([this, hash, answer] {
                       asking_ = false;
                       Take(hash, *answer);
                       AskNext();
-                    });
+                    }));
 }
 
 void HttpProvider::Take(const std::string& hash, const Result<Reply>& answer) {
@@ -135,20 +156,30 @@ void HttpProvider::Take(const std::string& hash, const Result<Reply>& answer) {
   Authenticated verdict = tl::unexpected(Denial::kUnavailable);
   if (answer && answer->status == 200 && Learn(hash, waiting_.at(hash).key, answer->body)) {
     verdict = IdentityOf(known_.at(hash));
-  } else if (answer && answer->status == 401) {
+  } else if (answer && SaysUnknown(answer->status)) {
+    if (answer->status != kUnauthorized) Complain(answer);
     Forget(hash);
+    former_.erase(hash);
     // Emptied as a whole: an attacker can fill it, and then only costs the provider questions.
     if (refused_until_us_.size() >= kMostRefused) refused_until_us_.clear();
     refused_until_us_[hash] = now + kRefusedUs;
     verdict = tl::unexpected(Denial::kUnknown);
   } else {
-    down_until_us_ = now + kDownUs;
-    LogLine line(LogLevel::kWarning, "the provider of tenants cannot say whose a key is");
-    line.Add("endpoint", settings_.endpoint);
-    answer ? line.Add("status", answer->status) : line.Add(answer.error());
+    // Other answers may be due to this one key, so they stop nobody else.
+    if (!answer || answer->status >= kServerError) down_until_us_ = now + kDownUs;
+    Complain(answer);
     verdict = StaleOf(hash);
   }
   Answer(hash, verdict);
+}
+
+void HttpProvider::Complain(const Result<Reply>& answer) {
+  const int64_t now = clock_.BootMicros();
+  if (now < silent_until_us_) return;
+  silent_until_us_ = now + kDownUs;
+  LogLine line(LogLevel::kWarning, "the provider of tenants cannot say whose a key is");
+  line.Add("endpoint", settings_.endpoint);
+  answer ? line.Add("status", answer->status) : line.Add(answer.error());
 }
 
 void HttpProvider::Answer(const std::string& hash, const Authenticated& verdict) {
@@ -190,6 +221,7 @@ bool HttpProvider::Learn(const std::string& hash, const std::string& key, const 
   known.stale_until_us = now + std::max(ttl, settings_.max_stale_seconds) * kSecondUs;
   if (known.used_us == 0) known.used_us = now;
   ids_[known.id] = hash;
+  former_.erase(hash);
   return true;
 }
 
@@ -212,7 +244,11 @@ void HttpProvider::Refresh() {
       Enqueue(hash, known.key, nullptr);
     }
   }
-  for (const std::string& hash : over) Forget(hash);
+  for (const std::string& hash : over) {
+    if (former_.size() >= kMostKnown) former_.clear();
+    former_.insert(hash);
+    Forget(hash);
+  }
   std::erase_if(refused_until_us_, [now](const auto& one) { return one.second <= now; });
   timer_ = loop_.After(kRefreshUs, [this] { Refresh(); });
 }

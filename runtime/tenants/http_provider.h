@@ -2,10 +2,14 @@
 //
 //   GET ENDPOINT    OPEN-SANDBOX-API-KEY: <the key>    [AUTH_HEADER: AUTH_TOKEN]
 //   200 {"namespace": "red", "ttl": 30}    the key is red's, for 30 seconds
-//   401                                    nobody's
+//   401, other 4xx                         nobody's
 //
-// Any other answer, and none, is an error of the provider. Then an earlier answer counts until it
-// is max_stale_seconds old.
+// Any other answer, and none, is an error of the provider; 408 and 429 too. Then an earlier answer
+// counts until it is max_stale_seconds old. After a 5xx, and without an answer, the provider is
+// down for all keys, and is left alone for some seconds. The other errors are this one key's,
+// because a stranger could otherwise stop everybody with a key that a firewall of the provider
+// dislikes. Keys of over 512 characters, or with others than printable ASCII, are nobody's without
+// a question.
 //
 // Known keys are asked for again when their time is over, also while nobody uses them, so that what
 // a dead key has opened ends. One question is in flight at a time, on a pool thread. The number of
@@ -18,12 +22,13 @@
 #include <deque>
 #include <functional>
 #include <map>
-#include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "runtime/base/clock.h"
+#include "runtime/base/guard.h"
 #include "runtime/base/loop.h"
 #include "runtime/base/result.h"
 #include "runtime/tenants/denial.h"
@@ -62,6 +67,9 @@ class HttpProvider {
   // `may_ask`, an answer that is not known is kUnknown.
   void Authenticate(std::string_view key, bool may_ask, std::function<void(Authenticated)> done);
   Authenticated Find(const std::string& key_id) const;
+  // Returns true if the provider has vouched for the key and not refused it since, though the
+  // answer may be too old to count.
+  bool HasVouchedFor(std::string_view key) const;
   // `ended` is called with the id of each key that the provider does not vouch for any more.
   void OnEnd(std::function<void(const std::string& key_id)> ended) { on_end_ = std::move(ended); }
 
@@ -88,6 +96,8 @@ class HttpProvider {
   // Answers all who wait for this key.
   void Answer(const std::string& hash, const Authenticated& verdict);
   void Take(const std::string& hash, const Result<Reply>& answer);
+  // Logs an answer that tells nothing, at most once in some seconds.
+  void Complain(const Result<Reply>& answer);
   // Records that the key belongs to the namespace. Returns false if the answer makes no sense.
   bool Learn(const std::string& hash, const std::string& key, const std::string& body);
   void Forget(const std::string& hash);
@@ -101,14 +111,16 @@ class HttpProvider {
   std::function<void(const std::string&)> on_end_;
   // The keys of these maps are hashes of API keys.
   std::map<std::string, Known> known_;
+  std::set<std::string> former_;  // not refused, but forgotten when their answers became too old
   std::map<std::string, int64_t> refused_until_us_;
   std::map<std::string, Waiting> waiting_;
   std::deque<std::string> queue_;           // hashes of waiting_, in order
   std::map<std::string, std::string> ids_;  // key id → hash
   bool asking_ = false;
   int64_t down_until_us_ = 0;  // the provider failed; it is not asked before this
+  int64_t silent_until_us_ = 0;
   Loop::Id timer_ = 0;
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+  Guard guard_;  // the last member, so that it goes first
 };
 
 // Returns the function that asks the service over HTTP.

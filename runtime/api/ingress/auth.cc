@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "runtime/api/ingress/ingress.h"
 #include "runtime/base/base64.h"
@@ -29,16 +30,31 @@ bool IsLoopbackAuthority(std::string_view authority) {
          ntohl(address.s_addr) >> IN_CLASSA_NSHIFT == IN_LOOPBACKNET;
 }
 
+// Returns every key of the request, whichever header and however often the header is there.
+std::vector<std::string_view> KeysOf(const http::Request& request) {
+  std::vector<std::string_view> keys;
+  for (const http::Header& header : request.headers.list) {
+    std::string_view key;
+    if (http::EqualNoCase(header.name, kApiKeyHeader)) key = header.value;
+    if (http::EqualNoCase(header.name, "Authorization")) key = BearerIn(header.value);
+    if (!key.empty()) keys.push_back(key);
+  }
+  return keys;
+}
+
 }  // namespace
 
-std::string_view BearerOf(const http::Headers& headers) {
+std::string_view BearerIn(std::string_view value) {
   constexpr std::string_view kScheme = "Bearer ";
-  std::string_view value = headers.Get("Authorization");
   if (value.size() < kScheme.size() ||
       !http::EqualNoCase(value.substr(0, kScheme.size()), kScheme)) {
     return {};
   }
   return http::TrimBlanks(value.substr(kScheme.size()));
+}
+
+std::string_view BearerOf(const http::Headers& headers) {
+  return BearerIn(headers.Get("Authorization"));
 }
 
 bool IsOfAPage(const http::Headers& headers) {
@@ -62,9 +78,9 @@ std::string_view KeyOf(const http::Request& request) {
 }
 
 bool HasTwoKeys(const http::Request& request) {
-  const std::string_view own = request.headers.Get(kApiKeyHeader);
-  const std::string_view bearer = BearerOf(request.headers);
-  return !own.empty() && !bearer.empty() && own != bearer;
+  const auto keys = KeysOf(request);
+  return std::any_of(keys.begin(), keys.end(),
+                     [&keys](std::string_view key) { return key != keys.front(); });
 }
 
 http::Response MissingKey() {
@@ -88,11 +104,10 @@ std::string KeyId(const std::string& secret, std::string_view key) {
 }
 
 bool HoldsKey(const http::Request& request, const std::string& api_key) {
-  const std::string_view own = request.headers.Get(kApiKeyHeader);
-  const std::string_view bearer = BearerOf(request.headers);
-  if (api_key.empty() || (own.empty() && bearer.empty())) return false;
-  return (own.empty() || SameSecret(own, api_key)) &&
-         (bearer.empty() || SameSecret(bearer, api_key));
+  const auto keys = KeysOf(request);
+  return !api_key.empty() && !keys.empty() &&
+         std::all_of(keys.begin(), keys.end(),
+                     [&api_key](std::string_view key) { return SameSecret(key, api_key); });
 }
 
 bool SameSecret(std::string_view given, std::string_view expected) {

@@ -23,9 +23,11 @@ bool HoldsKey(const http::Request& request, const std::string& api_key);
 std::string TokenFor(const std::string& api_key, const std::string& secret);
 // Returns the token of "Authorization: Bearer TOKEN" (RFC 6750); empty if there is none.
 std::string_view BearerOf(const http::Headers& headers);
+// Returns the token of one value of Authorization; empty if it is of another scheme.
+std::string_view BearerIn(std::string_view value);
 // Returns the key of the request, right or wrong, from either header; empty if it has none.
 std::string_view KeyOf(const http::Request& request);
-// Returns true if both headers have a key, and the keys differ.
+// Returns true if the headers have two keys that differ, also in two headers of one name.
 bool HasTwoKeys(const http::Request& request);
 // Refusals of a request without a key, and of one whose key is not right. The second says no more:
 // an unknown, an expired and a revoked key get the same answer.

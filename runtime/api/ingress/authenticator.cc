@@ -51,25 +51,31 @@ void Authenticator::Identify(const Call& call,
     refusals_.Add(Refusals::Reason::kMissingKey, request);
     return done(Refuse(MissingKey()));
   }
-  if (HasTwoKeys(request)) return done(Refuse(Deny(request, Denial::kUnknown)));
-  // A source that guesses does not get the provider to work.
-  const bool may_ask = !guesses_.IsSpent({}, request.peer, SystemClock().UnixMillis());
-  directory_->Authenticate(key, may_ask,
-                           [this, call, done = std::move(done)](tenants::Authenticated holder) {
-                             if (holder) return done(*std::move(holder));
-                             done(Refuse(Deny(call.request(), holder.error())));
-                           });
+  if (HasTwoKeys(request)) return done(Refuse(Deny(request, Denial::kUnknown, false)));
+  // A source that guesses does not get the provider to work. A right key is never limited.
+  const bool vouched = directory_->IsVouchedFor(key);
+  const bool may_ask = vouched || !guesses_.IsSpent({}, request.peer, SystemClock().UnixMillis());
+  directory_->Authenticate(
+      key, may_ask, [this, call, vouched, done = std::move(done)](tenants::Authenticated holder) {
+        if (holder) return done(*std::move(holder));
+        done(Refuse(Deny(call.request(), holder.error(), vouched)));
+      });
 }
 
-http::Response Authenticator::Deny(const http::Request& request, Denial denial) {
+http::Response Authenticator::Deny(const http::Request& request, Denial denial, bool vouched) {
   refusals_.Add(ReasonOf(denial), request);
+  // A key that was never right counts as a guess also without an answer: each has cost the provider
+  // a question.
+  const bool too_many =
+      (denial != Denial::kUnavailable || !vouched) &&
+      !guesses_.Try({}, request.peer, KeyOf(request), false, SystemClock().UnixMillis());
+  if (too_many) {
+    return ErrorResponse({429, "GENERAL::TOO_MANY", "too many wrong keys from this address",
+                          static_cast<int>(GuessLimit::kMillisEach / 1000)});
+  }
   if (denial == Denial::kUnavailable) {
     return ErrorResponse({503, "TENANT_PROVIDER_UNAVAILABLE",
                           "the service that says whose a key is cannot be reached; try again", 5});
-  }
-  if (!guesses_.Try({}, request.peer, KeyOf(request), false, SystemClock().UnixMillis())) {
-    return ErrorResponse({429, "GENERAL::TOO_MANY", "too many wrong keys from this address",
-                          static_cast<int>(GuessLimit::kMillisEach / 1000)});
   }
   return InvalidKey();
 }

@@ -39,7 +39,7 @@ class Authenticator {
 
   // Calls `done` with the holder of the request's key, or with the refusal. Needs tenants.
   //   401 MISSING_API_KEY, INVALID_API_KEY   no key; an unknown, expired or revoked one; two keys
-  //   429                                    too many wrong keys from this address
+  //   429                                    too many wrong or unknown keys from this address
   //   503 TENANT_PROVIDER_UNAVAILABLE        the provider cannot say whose the key is
   // `call` is kept until then.
   void Identify(const Call& call, std::function<void(Parsed<tenants::Identity>)> done);
@@ -48,7 +48,8 @@ class Authenticator {
   const Refusals& refusals() const { return refusals_; }
 
  private:
-  http::Response Deny(const http::Request& request, tenants::Denial denial);
+  // `vouched`: the provider has vouched for the key before.
+  http::Response Deny(const http::Request& request, tenants::Denial denial, bool vouched);
 
   const std::string secret_;
   tenants::Directory* const directory_;

@@ -117,6 +117,17 @@ Parsed<EndpointRequest> ParseEndpointRequest(const std::string& port, std::strin
   return wanted;
 }
 
+Parsed<void> MaySign(const EndpointRequest& wanted, const tenants::Caller& caller) {
+  // Signatures open no port of Atoll's own.
+  if (!wanted.expires || wanted.port == kExecdPort || wanted.port == kEgressPort) return {};
+  auto judged = Judge(RightsAtPort(wanted.port, "GET", "/"), {.key_id = caller.key_id,
+                                                              .tenant = caller.tenant,
+                                                              .role = caller.role,
+                                                              .narrowing = caller.narrowing});
+  if (!judged) return Refuse(std::move(judged).error());
+  return {};
+}
+
 Parsed<http::Response> EndpointResponse(const http::Request& request,
                                         const sandbox::Sandbox& sandbox,
                                         const EndpointRequest& wanted, const EndpointConfig& config,

@@ -23,6 +23,10 @@ struct EndpointRequest {
 Parsed<EndpointRequest> ParseEndpointRequest(const std::string& port, std::string_view query,
                                              int64_t unix_ms);
 
+// Refuses a signed route to a caller that may not use ports of sandboxes itself: whoever has the
+// route reads the port without a key. Checks the role and the narrowing of the caller's key.
+Parsed<void> MaySign(const EndpointRequest& wanted, const tenants::Caller& caller);
+
 struct EndpointConfig {
   std::string public_host;  // "api.example.org[:port]", replaces the request's Host
   std::string base_path;    // "/atoll": the prefix that a reverse proxy removes

@@ -7,6 +7,7 @@
 #include "runtime/api/gate/command_facts.h"
 #include "runtime/api/gate/error_map.h"
 #include "runtime/api/ingress/auth.h"
+#include "runtime/api/ingress/credential.h"
 #include "runtime/api/ingress/egress_api.h"
 #include "runtime/api/ingress/proxied_answer.h"
 #include "runtime/base/clock.h"
@@ -74,19 +75,17 @@ constexpr size_t kMinKeyToSearchFor = 16;
 bool TellsKey(std::string_view rest, std::string_view api_key) {
   if (api_key.size() < kMinKeyToSearchFor) return false;
   if (rest.find(api_key) != std::string_view::npos) return true;
-  std::string decoded;
-  decoded.reserve(rest.size());
-  for (size_t i = 0; i < rest.size(); ++i) {
-    // Decodes byte by byte, so that a malformed escape elsewhere cannot hide the key.
-    std::string byte;
-    if (rest[i] == '%' && http::PercentDecode(rest.substr(i, 3), &byte)) {
-      decoded.append(byte);
-      i += 2;
-    } else {
-      decoded.push_back(rest[i]);
-    }
-  }
-  return decoded.find(api_key) != std::string::npos;
+  return DecodeEscapes(rest).find(api_key) != std::string::npos;
+}
+
+// Returns true if the value of a header contains something that admits to Atoll. Without tenants
+// that is the one key; with tenants also everything in the form of a key or an endpoint's token.
+bool HoldsSecret(std::string_view value, const ProxyRules& rules) {
+  const auto holds = [value](std::string_view key) {
+    return !key.empty() && value.find(key) != std::string_view::npos;
+  };
+  if (holds(rules.api_key)) return true;
+  return rules.entry != nullptr && (holds(rules.entry->other_key) || HoldsCredential(value));
 }
 
 // Sets the headers by which a server identifies its client. Only what the daemon knows of the
@@ -242,11 +241,14 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& ro
     return Refuse(400, "SANDBOX::INVALID_PARAMETER",
                   "the path holds a '.' or '..' segment, or a malformed escape; send it resolved");
   }
-  if (TellsKey(rest, rules.api_key)) {
-    return Refuse(400, "SANDBOX::INVALID_PARAMETER",
-                  std::string("the URL holds the API key, which the sandbox would see; send it in "
-                              "the header ") +
-                      kApiKeyHeader);
+  const Entry* entry = rules.entry;
+  if (TellsKey(rest, rules.api_key) ||
+      (entry != nullptr && (TellsKey(rest, entry->other_key) || HoldsCredential(rest)))) {
+    return Refuse(
+        400, "SANDBOX::INVALID_PARAMETER",
+        std::string("the URL holds an API key or token, which the sandbox would see; send it in "
+                    "the header ") +
+            kApiKeyHeader);
   }
   http::Upstream upstream;
   upstream.socket_path = socket_path;
@@ -282,9 +284,7 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& ro
                                  std::end(kOfSharedOrigin));
   }
   for (const http::Header& header : request.headers.list) {
-    if (!rules.api_key.empty() && header.value.find(rules.api_key) != std::string::npos) {
-      upstream.drop_headers.push_back(header.name);
-    }
+    if (HoldsSecret(header.value, rules)) upstream.drop_headers.push_back(header.name);
   }
   // A server that checks Host compares it with the address that it listens on.
   ProxiedAnswer answer;
@@ -326,9 +326,8 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& ro
     };
   }
   // Headers derived from the request (Host, request id) may contain the key too.
-  std::erase_if(upstream.set_headers, [&rules](const http::Header& header) {
-    return !rules.api_key.empty() && header.value.find(rules.api_key) != std::string::npos;
-  });
+  std::erase_if(upstream.set_headers,
+                [&rules](const http::Header& header) { return HoldsSecret(header.value, rules); });
   return upstream;
 }
 

@@ -9,6 +9,7 @@
 #include "runtime/api/ingress/egress_api.h"
 #include "runtime/api/ingress/proxy.h"
 #include "runtime/base/sandbox_id.h"
+#include "runtime/http/ascii.h"
 #include "runtime/http/query.h"
 
 namespace atl::api {
@@ -42,6 +43,10 @@ std::string ReasonOf(std::string_view rest) {
   for (auto& [name, value] : http::ParseQuery(rest.substr(query + 1))) {
     if (name == kReason) reason = std::move(value);
   }
+  // Blanks do not make a reason.
+  const auto is_text = [](char c) { return static_cast<unsigned char>(c) > ' '; };
+  reason.erase(std::find_if(reason.rbegin(), reason.rend(), is_text).base(), reason.end());
+  reason.erase(reason.begin(), std::find_if(reason.begin(), reason.end(), is_text));
   return reason.substr(0, kMostOfReason);
 }
 
@@ -70,6 +75,16 @@ std::string_view ProxyJudge::KeyShown(const http::Request& request, const Route&
                      std::any_of(std::begin(kTokenHeaders), std::end(kTokenHeaders),
                                  [&](const char* name) { return request.headers.Has(name); });
   return other ? std::string_view() : bearer;
+}
+
+std::string_view ProxyJudge::KeyBeside(const http::Request& request) const {
+  if (!keys_.is_key) return {};
+  for (const http::Header& header : request.headers.list) {
+    if (!http::EqualNoCase(header.name, "Authorization")) continue;
+    const std::string_view bearer = BearerIn(header.value);
+    if (!bearer.empty() && keys_.is_key(bearer)) return bearer;
+  }
+  return {};
 }
 
 Parsed<ProxyJudge::Shown> ProxyJudge::ReadTokens(const http::Request& request,
@@ -146,6 +161,7 @@ Parsed<Entry> ProxyJudge::Judge(const http::Request& request, const Route& route
   const bool verified = IsSigned(route, port, ingress_);
   Entry entry;
   entry.key = KeyShown(request, route);
+  entry.other_key = KeyBeside(request);
   entry.rest = verified ? route.rest_if_signed : route.rest;
   entry.rights = &RightsAtPort(port, request.method, entry.rest);
   const std::string id(route.id);

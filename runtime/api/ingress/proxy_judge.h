@@ -34,6 +34,8 @@ struct KeyLookup {
   // Returns the holder of a living key; nothing if there is none with that id.
   std::function<std::optional<tenants::Identity>(const std::string& key_id)> holder_of;
   std::function<bool(const std::string& tenant)> has_tenant;
+  // Returns true if the text is a key, as far as the daemon knows without asking anybody.
+  std::function<bool(std::string_view text)> is_key = nullptr;
 };
 
 // A request that may enter the sandbox.
@@ -43,6 +45,8 @@ struct Entry {
   const sandbox::Sandbox* sandbox = nullptr;  // null: the caller knows no such sandbox
   std::string_view rest;                      // see Route; without the signature
   std::string_view key;                       // the API key that the request shows; empty: none
+  // A key in Authorization, though it is not what admits the request. Empty: none.
+  std::string_view other_key;
   // Why an admin enters the sandbox of another tenant. Empty: nobody does.
   std::string reason;
 };
@@ -65,6 +69,9 @@ class ProxyJudge {
 
  private:
   struct Shown;
+  // Returns a bearer token that is a key. Clients send it to every URL, and the server in the
+  // sandbox must not get it.
+  std::string_view KeyBeside(const http::Request& request) const;
   Parsed<Shown> ReadTokens(const http::Request& request, std::string_view id) const;
   Parsed<tenants::Caller> Anonymous(const http::Request& request, const Route& route, int port,
                                     const Shown& shown, bool verified, int64_t unix_ms) const;

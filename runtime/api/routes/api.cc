@@ -59,6 +59,12 @@ void Api::JudgeProxied() {
   keys_.has_tenant = [this](const std::string& tenant) {
     return parts_.tenants.Find(tenant) != nullptr;
   };
+  keys_.is_key = [this](std::string_view text) {
+    bool is_key = false;
+    parts_.directory->Authenticate(text, false,
+                                   [&is_key](const auto& holder) { is_key = holder.has_value(); });
+    return is_key;
+  };
   identify_ = [this](const Call& call, std::function<void(Parsed<tenants::Identity>)> done) {
     authenticator_.Identify(call, std::move(done));
   };

@@ -243,6 +243,9 @@ void Api::GetEndpoint(const Call& call) {
   if (!wanted) return call.Respond(wanted.error());
   const sandbox::Sandbox* found = parts_.sandboxes.registry.Find(call.caller(), call.args[0]);
   if (found == nullptr) return call.Respond(NoSuchSandbox(call.args[0]));
+  if (auto may = MaySign(*wanted, call.caller()); !may) {
+    return call.Respond(std::move(may).error());
+  }
   std::optional<std::string> token;
   if (judge_) {
     // Root has no key that a token could name.

@@ -33,6 +33,26 @@ TEST(Auth, WithAKey) {
   EXPECT_NE(wrong.error().body.find("INVALID_API_KEY"), std::string::npos);
 }
 
+TEST(Auth, TwoKeysThatDifferAreRefusedInAnyHeaders) {
+  const std::string name = kApiKeyHeader;
+  for (const std::vector<http::Header>& headers : std::vector<std::vector<http::Header>>{
+           {{name, "right"}, {name, "wrong"}},
+           {{name, "wrong"}, {"open-sandbox-api-key", "right"}},
+           {{name, "right"}, {"Authorization", "Bearer wrong"}},
+           {{"Authorization", "Bearer right"}, {"authorization", "bearer wrong"}}}) {
+    EXPECT_TRUE(HasTwoKeys(With(headers)));
+    EXPECT_FALSE(HoldsKey(With(headers), "right"));
+  }
+  for (const std::vector<http::Header>& headers : std::vector<std::vector<http::Header>>{
+           {{name, "right"}},
+           {{name, "right"}, {name, "right"}},
+           {{name, "right"}, {"Authorization", "Bearer right"}},
+           {{name, "right"}, {"Authorization", "Basic wrong"}}}) {
+    EXPECT_FALSE(HasTwoKeys(With(headers)));
+    EXPECT_TRUE(HoldsKey(With(headers), "right"));
+  }
+}
+
 TEST(Auth, WithoutAKeyTheHostIsThisOne) {
   for (const char* host : {"127.0.0.1:8080", "localhost", "LocalHost:1", "[::1]:8080", "[::1]",
                            "127.9.9.9", "127.0.0.1:65535"}) {

@@ -5,7 +5,9 @@
 
 #include "runtime/api/ingress/auth.h"
 #include "runtime/api/ingress/egress_api.h"
+#include "runtime/api/ingress/endpoint.h"
 #include "runtime/api/ingress/proxy.h"
+#include "runtime/base/base64.h"
 #include "tests/unit/api/api_fixture.h"
 
 namespace atl::api {
@@ -32,8 +34,10 @@ class JudgeTest : public ApiTest {
     for (auto& [key_id, identity] : holders) identity.key_id = key_id;
     judge = std::make_unique<ProxyJudge>(
         ingress, sandboxes->registry, &guesses,
-        KeyLookup{[this](const std::string& id) { return HolderOf(id); },
-                  [this](const std::string& tenant) { return tenant == "red" || has_blue; }});
+        KeyLookup{
+            [this](const std::string& id) { return HolderOf(id); },
+            [this](const std::string& tenant) { return tenant == "red" || has_blue; },
+            [this](std::string_view text) { return HolderOf(std::string(text)).has_value(); }});
     red = Owned("red");
     blue = Owned("blue");
   }
@@ -239,6 +243,37 @@ TEST_F(JudgeTest, TheRequestIsTheKeysAndCarriesNoCredentialOn) {
             200);
 }
 
+TEST_F(JudgeTest, NoCredentialEntersBesideTheTokenThatAdmits) {
+  const std::string token = judge->tokens().Make("red-developer", red);
+  const std::string key = "atl_abcdefg2_" + std::string(43, 'x');
+  const auto ask = [&](const std::string& rest, const http::Header& beside) {
+    return Ask(
+        {"GET", rest, {{kSecureAccessHeader, token}, {"Host", red + "-8000.localhost"}, beside}});
+  };
+  for (const auto& [header, dropped] : std::vector<std::pair<http::Header, bool>>{
+           {{"Authorization", "Bearer blue-viewer"}, true},
+           {{"Authorization", "Bearer of-the-app"}, false},
+           {{"Authorization", "Basic " + EncodeBase64("me:" + key)}, true},
+           {{"Authorization", "Basic " + EncodeBase64("me:secret")}, false},
+           {{"Cookie", "a=b; k=" + key}, true},
+           {{"Cookie", "k=" + token}, true},
+           {{"Cookie", "a=b"}, false},
+           {{"X-Of-The-App", token}, true}}) {
+    const auto entered = ask("/x", header);
+    ASSERT_TRUE(entered->upstream) << header.value;
+    const auto& drops = entered->upstream->drop_headers;
+    EXPECT_EQ(std::find(drops.begin(), drops.end(), header.name) != drops.end(), dropped)
+        << header.name << ": " << header.value;
+  }
+  const std::vector<std::string> told = {"/x?k=" + key, "/" + token + "/x",
+                                         "/x?k=" + Replaced(key, "_", "%5F")};
+  for (const std::string& rest : told) {
+    const auto refused = ask(rest, {"Accept", "*/*"});
+    ASSERT_TRUE(refused->response) << rest;
+    EXPECT_EQ(refused->response->status, 400) << rest;
+  }
+}
+
 TEST_F(JudgeTest, ATokenEndsWithItsKeyAndFollowsItsRole) {
   const auto with = [this](const std::string& token) {
     return StatusOf({"POST", Execd(red), {{kExecdTokenHeader, token}}});
@@ -310,6 +345,26 @@ TEST_F(JudgeTest, ASignedRouteOpensAServerAndNothingOfAtoll) {
   EXPECT_EQ(by(signed_route(blue, 8000)), 401) << "its tenant is gone";
 }
 
+TEST_F(JudgeTest, WhoeverMayNotReadAPortGetsNoSignedRouteToIt) {
+  const auto may = [](Role role, const std::vector<std::string>& routes, int port, bool is_signed) {
+    tenants::Caller caller{.tenant = "red", .key_id = "k", .role = role};
+    if (!routes.empty()) {
+      caller.narrowing =
+          std::make_shared<const tenants::Narrowing>(tenants::Narrowing{.routes = routes});
+    }
+    EndpointRequest wanted{.port = port};
+    if (is_signed) wanted.expires = 4'000'000'000;
+    return MaySign(wanted, caller).has_value();
+  };
+  const std::string endpoints = "GET /sandboxes/{sandbox_id}/endpoints/*";
+  EXPECT_TRUE(may(Role::kDeveloper, {}, 8000, true));
+  EXPECT_FALSE(may(Role::kViewer, {}, 8000, true));
+  EXPECT_FALSE(may(Role::kDeveloper, {endpoints}, 8000, true));
+  EXPECT_TRUE(may(Role::kDeveloper, {endpoints}, 8000, false));
+  EXPECT_TRUE(may(Role::kDeveloper, {endpoints, "* /proxy/{port}"}, 8000, true));
+  EXPECT_TRUE(may(Role::kDeveloper, {endpoints}, kExecdPort, true));
+}
+
 TEST_F(JudgeTest, TokensFromBeforeTheTenantsStayGood) {
   sandbox::Sandbox& box = *sandboxes->registry.Look(red);
   const auto with = [this](int port, std::vector<http::Header> headers) {
@@ -343,7 +398,8 @@ TEST_F(JudgeTest, AnAdminEntersWithAReasonThatTheOwnerReads) {
     }
     return told;
   };
-  for (const char* query : {"", "?path=/x", "?reason=short", "?reason=", "?Reason=long+enough"}) {
+  for (const char* query : {"", "?path=/x", "?reason=short", "?reason=", "?Reason=long+enough",
+                            "?reason=++++++++++++", "?reason=++++short%20%09%0a++"}) {
     const auto refused = enter(query);
     ASSERT_TRUE(refused->response) << query;
     EXPECT_EQ(refused->response->status, 403);

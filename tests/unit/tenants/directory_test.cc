@@ -123,11 +123,11 @@ TEST_F(DirectoryTest, ARotatedKeyWorksForItsGrace) {
                            .lifetime_ms = 1000'000,
                            .narrowing = {.images = {"python:*"}}});
   loop.Pass(10'000'000);
-  const auto next = directory->Rotate("red", old.record.id, 5000, "k_other");
+  const auto next = directory->Rotate("red", old.record.id, 5000, "root:1000");
   ASSERT_TRUE(next) << next.error().message();
   EXPECT_EQ(next->record.role, Role::kViewer);
   EXPECT_EQ(next->record.name, "ci");
-  EXPECT_EQ(next->record.creator, "k_other");
+  EXPECT_EQ(next->record.creator, "root:1000");
   EXPECT_EQ(*next->record.narrowing, *old.record.narrowing);
   EXPECT_EQ(next->record.expires_at_ms, clock.unix_ms + 1000'000);
   EXPECT_TRUE(Ask(old.secret));
@@ -136,19 +136,45 @@ TEST_F(DirectoryTest, ARotatedKeyWorksForItsGrace) {
   EXPECT_EQ(WhyNot(old.secret), Denial::kExpired);
   loop.Run();
   EXPECT_EQ(ended, std::vector<std::string>{old.record.id});
-  const auto at_once = directory->Rotate("red", next->record.id, 0, "");
+  const auto at_once = directory->Rotate("red", next->record.id, 0, "root");
   ASSERT_TRUE(at_once);
   EXPECT_EQ(WhyNot(next->secret), Denial::kRevoked);
   loop.Run();
   EXPECT_EQ(ended.size(), 2U);
-  EXPECT_EQ(directory->Rotate("red", next->record.id, 0, "").error().code(),
+  EXPECT_EQ(directory->Rotate("red", next->record.id, 0, "root").error().code(),
             Code::kFailedPrecondition);
-  EXPECT_EQ(directory->Rotate("blue", at_once->record.id, 0, "").error().code(), Code::kNotFound);
+  EXPECT_EQ(directory->Rotate("blue", at_once->record.id, 0, "root").error().code(),
+            Code::kNotFound);
+}
+
+TEST_F(DirectoryTest, SelfServiceRotatesItsOwnKeysAndNoneForEver) {
+  const int64_t most = kDefaultKeyDays * 24 * 3600 * 1000;
+  const NewKey admin = Make({.role = Role::kAdmin});
+  const NewKey own = Make({.tenant = "red", .lifetime_ms = 0});
+  const NewKey mates = Make({.tenant = "red", .lifetime_ms = 0});
+  const std::string& me = own.record.id;
+  for (const std::string& creator :
+       {me, std::string(), std::string("k_nobody1"), Ask(kFileKey)->key_id}) {
+    EXPECT_EQ(directory->Rotate("red", mates.record.id, 0, creator).error().code(), Code::kNotFound)
+        << creator;
+  }
+  EXPECT_TRUE(Ask(mates.secret));
+  auto made = directory->Make({.tenant = "red", .lifetime_ms = 2 * most}, me);
+  ASSERT_TRUE(made);
+  auto next = directory->Rotate("red", made->record.id, 0, me);
+  ASSERT_TRUE(next) << next.error().message();
+  EXPECT_EQ(next->record.expires_at_ms, clock.unix_ms + most);
+  next = directory->Rotate("red", me, 0, me);
+  ASSERT_TRUE(next) << next.error().message();
+  EXPECT_EQ(next->record.expires_at_ms, clock.unix_ms + most);
+  next = directory->Rotate("red", mates.record.id, 0, admin.record.id);
+  ASSERT_TRUE(next) << next.error().message();
+  EXPECT_EQ(next->record.expires_at_ms, 0);
 }
 
 TEST_F(DirectoryTest, AGraceDoesNotLengthenALife) {
   const NewKey old = Make({.tenant = "red", .lifetime_ms = 1000});
-  ASSERT_TRUE(directory->Rotate("red", old.record.id, 50'000, ""));
+  ASSERT_TRUE(directory->Rotate("red", old.record.id, 50'000, "root"));
   loop.Pass(1'000'000);
   EXPECT_EQ(WhyNot(old.secret), Denial::kExpired);
 }

@@ -123,11 +123,57 @@ TEST_F(HttpProviderTest, AnAnswerThatMakesNoSenseIsAnErrorOfTheProvider) {
     EXPECT_EQ(Ask(std::string("key of ") + body), "unavailable") << body;
     loop.Pass(6 * kSecond);
   }
-  for (const int status : {204, 302, 403, 500}) {
+  for (const int status : {204, 302, 408, 429, 500, 503}) {
     reply = {status, R"({"namespace": "red"})"};
     EXPECT_EQ(Ask("key " + std::to_string(status)), "unavailable") << status;
     loop.Pass(6 * kSecond);
   }
+}
+
+TEST_F(HttpProviderTest, AnOddKeyStopsNobodyElse) {
+  for (const int status : {400, 403, 404, 431, 408, 429, 204}) {
+    reply = {status, ""};
+    const std::string odd = "odd " + std::to_string(status);
+    const bool refused = status >= 400 && status != 408 && status != 429;
+    EXPECT_EQ(Ask(odd), refused ? "refused" : "unavailable") << status;
+    const size_t before = asked.size();
+    Ask(odd);
+    EXPECT_EQ(asked.size() - before, refused ? 0U : 1U) << status;
+    reply = {200, R"({"namespace": "red"})"};
+    EXPECT_EQ(Ask("good " + std::to_string(status)), "red") << status;
+  }
+  reply = {500, ""};
+  EXPECT_EQ(Ask("a"), "unavailable");
+  reply = {200, R"({"namespace": "red"})"};
+  EXPECT_EQ(Ask("b"), "unavailable");
+}
+
+TEST_F(HttpProviderTest, ALongOrUnprintableKeyIsUnknownWithoutAQuestion) {
+  for (const std::string& key :
+       {std::string(), std::string(513, 'k'), std::string("a\nb"), std::string("\x7f"),
+        std::string("\xc3\xa9"), std::string("a\0b", 3)}) {
+    EXPECT_EQ(Ask(key), "refused");
+  }
+  EXPECT_TRUE(asked.empty());
+  EXPECT_EQ(Ask(std::string(512, 'k')), "red");
+}
+
+TEST_F(HttpProviderTest, ARightKeyIsRememberedUntilItIsRefused) {
+  EXPECT_FALSE(provider->HasVouchedFor("key"));
+  EXPECT_EQ(Ask("key"), "red");
+  EXPECT_TRUE(provider->HasVouchedFor("key"));
+  down = true;
+  loop.Pass(400 * kSecond);
+  EXPECT_EQ(Ask("key"), "unavailable");
+  EXPECT_EQ(ended.size(), 1U);
+  EXPECT_TRUE(provider->HasVouchedFor("key"));
+  EXPECT_EQ(Ask("other"), "unavailable");
+  EXPECT_FALSE(provider->HasVouchedFor("other"));
+  down = false;
+  reply = {401, ""};
+  loop.Pass(6 * kSecond);
+  EXPECT_EQ(Ask("key"), "refused");
+  EXPECT_FALSE(provider->HasVouchedFor("key"));
 }
 
 TEST_F(HttpProviderTest, OneQuestionAnswersAllWhoWait) {
