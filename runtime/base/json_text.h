@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
@@ -27,6 +28,19 @@ Result<nlohmann::json> ParseJson(std::string_view text, size_t most_levels = kMa
 // Returns null if the text is not JSON, or nested deeper than a thousand levels. For callers that
 // only test what a text is.
 nlohmann::json JsonOrNull(std::string_view text);
+
+enum class ObjectText {
+  kNone,     // the text does not begin with an object
+  kWhole,    // the text is an object
+  kTrailing  // bytes that are no white space follow the object
+};
+// Calls `visit` with each member of the object at the start of the text, in the order of the text.
+// A name may come several times. Arrays have their scalars, and null in place of others; objects
+// come empty. The members mean nothing if it returns kNone. For readers that
+// must see a text as a lenient parser does.
+ObjectText VisitMembers(
+    std::string_view text,
+    const std::function<void(const std::string& name, nlohmann::json value)>& visit);
 
 // Returns one line. Invalid UTF-8 is replaced by U+FFFD.
 std::string JsonText(const nlohmann::json& value);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <variant>
 
 #include "runtime/api/gate/command_facts.h"
 #include "runtime/base/sandbox_id.h"
@@ -28,7 +29,17 @@ void Auditor::DescribeSandbox(const std::string& id, Event* event) const {
 }
 
 void Auditor::Write(const Event& event) const {
-  if (LevelOf(event.action) != Level::kNone) log_.Write(event);
+  if (LevelOf(event.action) == Level::kNone) return;
+  // Clients choose these texts, and may put their key in any of them.
+  Event shown = event;
+  for (std::string* const text : {&shown.from.agent, &shown.target.id, &shown.target.name,
+                                  &shown.target.image, &shown.request, &shown.actor.subject}) {
+    *text = WithoutTokens(*text);
+  }
+  for (audit::Fact& fact : shown.what) {
+    if (auto* const text = std::get_if<std::string>(&fact.value)) *text = WithoutTokens(*text);
+  }
+  log_.Write(shown);
 }
 
 void Auditor::WriteOwn(std::string_view action, const std::string& id,

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cctype>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
 
 #include "runtime/api/gate/secret_name.h"
 #include "runtime/base/json_text.h"
+#include "runtime/base/sandbox_id.h"
 #include "runtime/http/ascii.h"
 
 namespace atl::api {
@@ -17,9 +20,19 @@ using audit::Level;
 constexpr std::string_view kBlanks = " \t\r\n";
 constexpr std::string_view kEnds = " \t\r\n\"'`;&|)";
 constexpr size_t kMaxProgram = 64;
+// The form of keys (tenants/key_store.h) and of tokens of endpoints (api/ingress/endpoint_token.h).
+constexpr std::string_view kKeyStart = "atl_";
+constexpr std::string_view kTokenStart = "e1.";
+constexpr size_t kKeyIdSize = 8;
+constexpr size_t kSecretSize = 43;
+constexpr size_t kMostKeyId = 256;
 
 bool IsNameByte(char c) {
   return (std::isalnum(static_cast<unsigned char>(c)) != 0) || c == '_' || c == '-';
+}
+
+bool IsKeyIdByte(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= '2' && c <= '7');
 }
 
 // Returns the name that ends at `end`.
@@ -58,14 +71,115 @@ std::string ProgramOf(const std::vector<std::string_view>& words) {
     const bool plain = !word.empty() && word.size() <= kMaxProgram &&
                        std::all_of(word.begin(), word.end(),
                                    [](char c) { return IsNameByte(c) || c == '.' || c == '+'; });
-    return plain ? std::string(word) : "?";
+    return plain ? WithoutTokens(word) : "?";
   }
   return "?";
 }
 
+// Returns the size of the token that the text begins with; 0: none.
+size_t TokenSize(std::string_view text) {
+  const auto all = [](std::string_view part, bool (*fits)(char)) {
+    return std::all_of(part.begin(), part.end(), fits);
+  };
+  if (text.starts_with(kKeyStart)) {
+    constexpr size_t kMiddle = kKeyStart.size() + kKeyIdSize;
+    constexpr size_t kWhole = kMiddle + 1 + kSecretSize;
+    const bool fits = text.size() >= kWhole && text[kMiddle] == '_' &&
+                      all(text.substr(kKeyStart.size(), kKeyIdSize), IsKeyIdByte) &&
+                      all(text.substr(kMiddle + 1, kSecretSize), IsNameByte);
+    return fits ? kWhole : 0;
+  }
+  if (!text.starts_with(kTokenStart)) return 0;
+  // e1.{key id}.{sandbox id}.{MAC}. The bound keeps hostile texts from costing a square.
+  constexpr size_t kBehind = 1 + kSandboxIdSize + 1 + kSecretSize;
+  for (size_t dot = kTokenStart.size(); dot <= kTokenStart.size() + kMostKeyId; ++dot) {
+    if (dot + kBehind > text.size()) return 0;
+    if (text[dot] == '.' && text[dot + 1 + kSandboxIdSize] == '.' &&
+        ValidSandboxId(text.substr(dot + 1, kSandboxIdSize)) &&
+        all(text.substr(dot + kBehind - kSecretSize, kSecretSize), IsNameByte)) {
+      return dot + kBehind;
+    }
+  }
+  return 0;
+}
+
+// The members of a body that execd looks at.
+struct Members {
+  nlohmann::json command;
+  nlohmann::json argv;
+  nlohmann::json code;
+  nlohmann::json cwd;
+  nlohmann::json uid;
+  bool readable = false;   // the body begins with an object
+  bool ambiguous = false;  // another parser may read it otherwise
+};
+
+// Finds members as execd does, or a client could run one command and have another recorded: names
+// are compared without case, the last one counts, and what follows the object is ignored.
+Members MembersOf(std::string_view body) {
+  Members members;
+  std::set<std::string> names;
+  const auto take = [&](const std::string& name, nlohmann::json value) {
+    std::string lower = name;
+    std::transform(lower.begin(), lower.end(), lower.begin(), http::ToLower);
+    for (const auto& [wanted, member] :
+         {std::pair{"command", &members.command}, std::pair{"argv", &members.argv},
+          std::pair{"code", &members.code}, std::pair{"cwd", &members.cwd},
+          std::pair{"uid", &members.uid}}) {
+      if (lower == wanted) *member = std::move(value);
+    }
+    if (!names.insert(std::move(lower)).second) members.ambiguous = true;
+  };
+  const ObjectText read = VisitMembers(body, take);
+  members.readable = read != ObjectText::kNone;
+  members.ambiguous = members.ambiguous || read == ObjectText::kTrailing;
+  return members;
+}
+
+std::string TextOf(const nlohmann::json& member) {
+  return member.is_string() ? member.get<std::string>() : std::string();
+}
+
+void AddMembers(const Members& members, Level level,
+                const std::function<std::string(std::string_view)>& hmac,
+                std::vector<Fact>* facts) {
+  std::string command = TextOf(members.command);
+  std::vector<std::string_view> words;
+  std::vector<std::string> argv;
+  if (members.argv.is_array()) {
+    for (const auto& word : members.argv) argv.push_back(TextOf(word));
+    for (const std::string& word : argv) {
+      words.push_back(word);
+      command.append(command.empty() ? "" : " ").append(word);
+    }
+  } else {
+    words = WordsOf(command);
+  }
+  if (!words.empty()) {
+    facts->push_back({"argv0", argv.empty() ? ProgramOf(words) : ProgramOf({words.front()})});
+    facts->push_back({"argc", static_cast<int64_t>(words.size())});
+    facts->push_back({"argv_hmac", hmac(command)});
+  }
+  const std::string code = TextOf(members.code);
+  if (!code.empty()) {
+    facts->push_back({"code_bytes", static_cast<int64_t>(code.size())});
+    facts->push_back({"code_hmac", hmac(code)});
+  }
+  if (const std::string cwd = TextOf(members.cwd); !cwd.empty()) {
+    facts->push_back({"cwd", WithoutSecrets(cwd)});
+  }
+  if (members.uid.is_number_unsigned()) facts->push_back({"uid", members.uid.get<int64_t>()});
+  if (level == Level::kFull) {
+    if (!command.empty()) facts->push_back({"command", WithoutSecrets(command)});
+    if (!code.empty()) facts->push_back({"code", WithoutSecrets(code)});
+  }
+}
+
 }  // namespace
 
-std::string WithoutSecrets(std::string_view text) {
+std::string WithoutSecrets(std::string_view given) {
+  const std::string hidden = WithoutTokens(given);
+  const std::string_view text = hidden;
   std::string shown;
   shown.reserve(text.size());
   size_t at = 0;
@@ -103,51 +217,32 @@ std::string WithoutSecrets(std::string_view text) {
   return shown;
 }
 
+std::string WithoutTokens(std::string_view text) {
+  std::string shown;
+  shown.reserve(text.size());
+  size_t at = 0;
+  while (at < text.size()) {
+    if (const size_t size = TokenSize(text.substr(at)); size != 0) {
+      shown.append(kHidden);
+      at += size;
+    } else {
+      shown.push_back(text[at++]);
+    }
+  }
+  return shown;
+}
+
 std::vector<Fact> CommandFacts(std::string_view body, bool whole, Level level,
                                const std::function<std::string(std::string_view)>& hmac) {
   std::vector<Fact> facts;
   if (level < Level::kArgv || body.empty()) return facts;
-  const nlohmann::json parsed = whole ? JsonOrNull(body) : nlohmann::json();
-  if (!parsed.is_object()) {
-    facts.push_back({"body_hmac", hmac(body)});
-    if (!whole) facts.push_back({"body_cut_at", static_cast<int64_t>(body.size())});
-    return facts;
-  }
-  const auto text_of = [&parsed](const char* name) {
-    const auto found = parsed.find(name);
-    return found != parsed.end() && found->is_string() ? found->get<std::string>() : std::string();
-  };
-  std::string command = text_of("command");
-  std::vector<std::string_view> words;
-  std::vector<std::string> argv;
-  if (const auto found = parsed.find("argv"); found != parsed.end() && found->is_array()) {
-    for (const auto& word : *found) argv.push_back(word.is_string() ? word.get<std::string>() : "");
-    for (const std::string& word : argv) {
-      words.push_back(word);
-      command.append(command.empty() ? "" : " ").append(word);
-    }
-  } else {
-    words = WordsOf(command);
-  }
-  if (!words.empty()) {
-    facts.push_back({"argv0", argv.empty() ? ProgramOf(words) : ProgramOf({words.front()})});
-    facts.push_back({"argc", static_cast<int64_t>(words.size())});
-    facts.push_back({"argv_hmac", hmac(command)});
-  }
-  const std::string code = text_of("code");
-  if (!code.empty()) {
-    facts.push_back({"code_bytes", static_cast<int64_t>(code.size())});
-    facts.push_back({"code_hmac", hmac(code)});
-  }
-  if (std::string cwd = text_of("cwd"); !cwd.empty()) {
-    facts.push_back({"cwd", WithoutSecrets(cwd)});
-  }
-  if (const auto uid = parsed.find("uid"); uid != parsed.end() && uid->is_number_unsigned()) {
-    facts.push_back({"uid", uid->get<int64_t>()});
-  }
-  if (level == Level::kFull) {
-    if (!command.empty()) facts.push_back({"command", WithoutSecrets(command)});
-    if (!code.empty()) facts.push_back({"code", WithoutSecrets(code)});
+  const Members members = whole ? MembersOf(body) : Members{};
+  if (members.readable) AddMembers(members, level, hmac, &facts);
+  facts.push_back({"body_hmac", hmac(body)});
+  if (!whole) {
+    facts.push_back({"body_cut_at", static_cast<int64_t>(body.size())});
+  } else if (members.ambiguous || !members.readable) {
+    facts.push_back({"ambiguous", 1});
   }
   return facts;
 }

@@ -29,7 +29,8 @@ constexpr Reaches kInside = {Reach::kNone, Reach::kOwn, Reach::kNone, Reach::kNo
 constexpr Reaches kMetrics = {Reach::kOwn, Reach::kOwn, Reach::kAll, Reach::kNone, Reach::kAll};
 // Developers read the events of their tenant.
 constexpr Reaches kAudit = {Reach::kNone, Reach::kOwn, Reach::kNone, Reach::kAll, Reach::kAll};
-constexpr Reaches kAuditHash = {Reach::kNone, Reach::kNone, Reach::kNone, Reach::kAll, Reach::kAll};
+// The head tells how busy the whole host is, and the HMAC of a text finds it in lines of all.
+constexpr Reaches kAuditHost = {Reach::kNone, Reach::kNone, Reach::kNone, Reach::kAll, Reach::kAll};
 constexpr Reaches kEventStream = {Reach::kOwn, Reach::kOwn, Reach::kAll, Reach::kNone, Reach::kAll};
 constexpr Reaches kRoster = {Reach::kOwn, Reach::kOwn, Reach::kAll, Reach::kAll, Reach::kAll};
 constexpr Reaches kKeyView = {Reach::kNone, Reach::kOwn, Reach::kNone, Reach::kAll, Reach::kAll};
@@ -111,8 +112,8 @@ constexpr Rights kRights[] = {
     {Service::kApi, "POST", "/templates", "", "template.create", row::kOwner},
     {Service::kApi, "DELETE", "/templates/{template_id}", "", "template.delete", row::kOwner},
     {Service::kApi, "GET", "/audit", "", "audit.read", row::kAudit},
-    {Service::kApi, "GET", "/audit/head", "", "", row::kAudit},
-    {Service::kApi, "POST", "/audit/hash", "", "audit.hash", row::kAuditHash},
+    {Service::kApi, "GET", "/audit/head", "", "", row::kAuditHost},
+    {Service::kApi, "POST", "/audit/hash", "", "audit.hash", row::kAuditHost},
     {Service::kExecd, "GET", "/ping", "", "", row::kInside},
     {Service::kExecd, "GET", "/metrics", "", "", row::kInside},
     {Service::kExecd, "GET", "/metrics/watch", "", "", row::kInside},

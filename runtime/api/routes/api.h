@@ -6,9 +6,11 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -182,6 +184,7 @@ class Api {
   // Returns false if the call was refused, because its event could not be recorded.
   bool BeginAudit(Call* call, const Rights& rights, std::string_view pattern);
   void ReadAudit(const Call& call);
+  void EndAuditSearch(const std::optional<std::string>& place);
   // Prepares what judges requests into sandboxes on a daemon with tenants.
   void JudgeProxied();
   void Route(Call call, const std::optional<tenants::Identity>& known);
@@ -200,7 +203,12 @@ class Api {
   std::unique_ptr<ProxyJudge> judge_;
   std::unique_ptr<AdminEntries> admin_entries_;
   std::function<void(const Call&, std::function<void(Parsed<tenants::Identity>)>)> identify_;
-  bool reading_audit_ = false;
+  // The searches of the audit log in hand: one for each tenant, and one for those who see all
+  // tenants, which no tenant can be in the way of.
+  std::set<std::optional<std::string>> audit_searches_;
+  // A search may read all files, so those of tenants run one after another, or they would take all
+  // pool threads. The first one is running.
+  std::deque<std::function<void()>> tenant_searches_;
 };
 
 }  // namespace atl::api

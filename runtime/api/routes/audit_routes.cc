@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "runtime/api/gate/error_map.h"
@@ -112,11 +113,10 @@ void Api::ReadAudit(const Call& call) {
   if (!page) return call.Respond(std::move(page).error());
   // A developer reads the events of its own tenant.
   if (!call.caller().sees_all) page->query.tenant = call.caller().tenant;
-  // A search may read all files. Several at a time would take all pool threads.
-  if (reading_audit_) {
+  const std::optional<std::string> place = page->query.tenant;
+  if (!audit_searches_.insert(place).second) {
     return call.Respond(ApiError{429, "SANDBOX::TOO_MANY", "the audit log is being searched", 1});
   }
-  reading_audit_ = true;
   struct Found {
     std::string lines;
     size_t count = 0;
@@ -125,31 +125,43 @@ void Api::ReadAudit(const Call& call) {
     Result<uint64_t> looked_at = uint64_t{0};
   };
   const auto found = std::make_shared<Found>();
-  parts_.loop.RunBlocking(
-      [found, page = *page, directory = parts_.auditor->log().directory()] {
-        found->looked_at =
-            audit::Search(directory, page.query, [&found, &page](std::string_view line) {
-              found->lines.append(line).push_back('\n');
-              if (const auto parsed = audit::ParseLine(line)) found->last = parsed->seq;
-              found->more = ++found->count >= page.limit || found->lines.size() >= kMaxBytes;
-              return !found->more;
-            });
-      },
-      [this, found, call] {
-        reading_audit_ = false;
-        if (!found->looked_at) {
-          return call.Respond(MapError(found->looked_at.error(), Doing::kReadAudit));
-        }
-        http::Response response;
-        response.headers.Set("Content-Type", "application/x-ndjson");
-        response.headers.Set("Cache-Control", "no-store");
-        // A line that ends the search was not counted as looked at.
-        const uint64_t next = std::max(*found->looked_at, found->last);
-        response.headers.Set(kNext, std::to_string(next));
-        if (found->more) response.headers.Set(kMore, "true");
-        response.body = std::move(found->lines);
-        call.Respond(std::move(response));
-      });
+  auto search = [this, found, place, page = *page, call] {
+    parts_.loop.RunBlocking(
+        [found, page, directory = parts_.auditor->log().directory()] {
+          found->looked_at =
+              audit::Search(directory, page.query, [&found, &page](std::string_view line) {
+                found->lines.append(line).push_back('\n');
+                if (const auto parsed = audit::ParseLine(line)) found->last = parsed->seq;
+                found->more = ++found->count >= page.limit || found->lines.size() >= kMaxBytes;
+                return !found->more;
+              });
+        },
+        [this, found, place, call] {
+          EndAuditSearch(place);
+          if (!found->looked_at) {
+            return call.Respond(MapError(found->looked_at.error(), Doing::kReadAudit));
+          }
+          http::Response response;
+          response.headers.Set("Content-Type", "application/x-ndjson");
+          response.headers.Set("Cache-Control", "no-store");
+          // A line that ends the search was not counted as looked at.
+          const uint64_t next = std::max(*found->looked_at, found->last);
+          response.headers.Set(kNext, std::to_string(next));
+          if (found->more) response.headers.Set(kMore, "true");
+          response.body = std::move(found->lines);
+          call.Respond(std::move(response));
+        });
+  };
+  if (!place) return search();
+  tenant_searches_.push_back(std::move(search));
+  if (tenant_searches_.size() == 1) tenant_searches_.front()();
+}
+
+void Api::EndAuditSearch(const std::optional<std::string>& place) {
+  audit_searches_.erase(place);
+  if (!place) return;
+  tenant_searches_.pop_front();
+  if (!tenant_searches_.empty()) tenant_searches_.front()();
 }
 
 void Api::AddAuditRoutes() {

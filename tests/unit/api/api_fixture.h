@@ -76,13 +76,25 @@ class ApiTest : public testing::Test {
   ~ApiTest() override { std::filesystem::remove_all(directory); }
 
   void Serve(ApiConfig config) {
-    api = std::make_unique<Api>(
-        std::move(config),
-        Api::Parts{loop, *sandboxes, imports, *volumes, *snapshots, logs, *history, network, images,
-                   admission, *pool, health, *measurements, tenants, keys_of_tenants.get(),
-                   [this] { return Collect(); },
-                   [](const auto& done) { done(Fail(Code::kFailedPrecondition, "no store")); }},
-        [this] { quit = true; });
+    Api::Parts parts{loop,
+                     *sandboxes,
+                     imports,
+                     *volumes,
+                     *snapshots,
+                     logs,
+                     *history,
+                     network,
+                     images,
+                     admission,
+                     *pool,
+                     health,
+                     *measurements,
+                     tenants,
+                     keys_of_tenants.get(),
+                     [this] { return Collect(); },
+                     [](const auto& done) { done(Fail(Code::kFailedPrecondition, "no store")); }};
+    parts.auditor = auditor;
+    api = std::make_unique<Api>(std::move(config), std::move(parts), [this] { quit = true; });
   }
 
   MetricSet Collect() {
@@ -166,6 +178,7 @@ class ApiTest : public testing::Test {
   std::unique_ptr<sandbox::History> history = std::move(*sandbox::History::Open(store->db(), loop));
   std::unique_ptr<sandbox::Sandboxes> sandboxes;
   std::unique_ptr<tenants::Directory> keys_of_tenants;  // null: no tenants
+  std::shared_ptr<Auditor> auditor;                     // null: no audit log
   std::unique_ptr<Api> api;
   json created;
   bool quit = false;

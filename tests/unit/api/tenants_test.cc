@@ -136,6 +136,43 @@ TEST_F(TenantsApiTest, ListsShowWhatTheRoleReaches) {
   EXPECT_EQ(StatusBy(blue, "POST", "/v1/sandboxes/" + red + "/pause"), 404);
 }
 
+TEST_F(TenantsApiTest, NoTenantIsInTheWayOfAnotherReaderOfTheAuditLog) {
+  ASSERT_TRUE(std::filesystem::create_directory(directory + "/audit"));
+  auto log = audit::AuditLog::Open(loop, clock, health, {.directory = directory + "/audit"});
+  ASSERT_TRUE(log);
+  auditor = std::make_shared<Auditor>(**log, clock, *audit::Levels::Parse({}), "secret");
+  Serve({.endpoint = {.address = "127.0.0.1:8080"}});
+  // The answers come when the loop runs.
+  const auto ask = [this](const std::string& key) {
+    auto exchange = std::make_shared<FakeExchange>();
+    exchange->head.method = "GET";
+    exchange->head.target = "/v1/audit";
+    exchange->head.headers.list = {{kKeyHeader, key}, {"Host", "atoll.example:81"}};
+    exchange->head.peer = "127.0.0.1:4";
+    api->Handle(exchange);
+    return exchange;
+  };
+  const auto red = ask(keys[Role::kDeveloper]);
+  const auto red_again = ask(keys[Role::kDeveloper]);
+  const auto other = ask(blue);
+  const auto host = ask(keys[Role::kAuditor]);
+  const auto host_again = ask(keys[Role::kAdmin]);
+  loop.Run();
+  const auto status = [](const auto& exchange) {
+    return exchange->response ? exchange->response->status : 0;
+  };
+  EXPECT_EQ(status(red), 200);
+  EXPECT_EQ(status(red_again), 429);
+  EXPECT_EQ(status(other), 200);
+  EXPECT_EQ(status(host), 200);
+  EXPECT_EQ(status(host_again), 429);
+  EXPECT_EQ(StatusBy(keys[Role::kDeveloper], "GET", "/v1/audit"), 200);
+  EXPECT_EQ(StatusBy(keys[Role::kDeveloper], "GET", "/v1/audit/head"), 403);
+  EXPECT_EQ(StatusBy(keys[Role::kAuditor], "GET", "/v1/audit/head"), 200);
+  api.reset();
+  auditor.reset();
+}
+
 TEST_F(TenantsApiTest, AnAuditorReadsNamesAndStatesOnly) {
   const json body = {{"image", {{"uri", "busybox"}}},
                      {"entrypoint", {"sleep", "98765"}},
@@ -271,6 +308,10 @@ TEST_F(TenantsApiTest, RequestsForKeysAreChecked) {
   EXPECT_EQ(status("/v1/keys", "{}"), 422);
   EXPECT_EQ(status("/v1/keys", R"({"role": "developer"})"), 400);
   EXPECT_EQ(status("/v1/keys", R"({"role": "operator"})"), 201);
+  // Nothing would enforce these for the host.
+  EXPECT_EQ(status("/v1/keys", R"({"role": "admin", "images": ["busybox"]})"), 400);
+  EXPECT_EQ(status("/v1/keys", R"({"role": "operator", "max": {"memory": "1Gi"}})"), 400);
+  EXPECT_EQ(status("/v1/keys", R"({"role": "auditor", "routes": ["GET /metrics"]})"), 201);
   EXPECT_EQ(status("/v1/tenants/green/keys", "{}"), 404);
 }
 

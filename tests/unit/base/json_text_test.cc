@@ -54,5 +54,23 @@ TEST(JsonText, NullIsWhatIsNone) {
   EXPECT_EQ(JsonOrNull("{\"a\":1}").value("a", 0), 1);
 }
 
+TEST(JsonText, MembersComeInTheOrderOfTheText) {
+  std::string seen;
+  const auto visit = [&seen](const std::string& name, const nlohmann::json& value) {
+    seen += name + "=" + JsonText(value) + ";";
+  };
+  EXPECT_EQ(VisitMembers(R"({"b":1,"a":{"c":[2]},"b":[{"d":3},[[4]],"x"]} )", visit),
+            ObjectText::kWhole);
+  EXPECT_EQ(seen, R"(b=1;a={};b=[null,null,"x"];)");
+  EXPECT_EQ(VisitMembers("{}x", visit), ObjectText::kTrailing);
+  EXPECT_EQ(VisitMembers(std::string_view("{}\0", 3), visit), ObjectText::kTrailing);
+  for (const char* none : {"", "[{}]", "{\"a\":1", "7", "x{}"}) {
+    EXPECT_EQ(VisitMembers(none, visit), ObjectText::kNone) << none;
+  }
+  const std::string deep = "{\"a\":" + Nested(30'000) + "}";
+  EXPECT_EQ(VisitMembers(deep, [](const std::string&, const nlohmann::json&) {}),
+            ObjectText::kWhole);
+}
+
 }  // namespace
 }  // namespace atl
