@@ -36,7 +36,7 @@ bool ValidVolumeDirectory(std::string_view directory) {
   const size_t point = directory.find('.');
   if (point == std::string_view::npos) return ValidVolumeName(directory);
   // The name of a tenant may end with '-'.
-  return directory.size() <= kMaxName &&
+  return point != 0 && directory.size() <= kMaxName &&
          ValidVolumeName(std::string(directory.substr(0, point)) + "0") &&
          ValidVolumeName(directory.substr(point + 1));
 }
