@@ -387,6 +387,14 @@ static Status CheckAllowedHostPaths(const Config& config) {
   return {};
 }
 
+sandbox::Isolation::Policy IsolationPolicyOf(const Config& config) {
+  sandbox::Isolation::Policy policy;
+  if (!config.isolation.empty()) policy.type = config.isolation;
+  policy.allowed = config.allowed_tiers;
+  policy.minimum = config.minimum_isolation;
+  return policy;
+}
+
 Status CheckConfig(const Config& config) {
   ATOLL_TRY(CheckAllowedHostPaths(config));
   ATOLL_TRY(CheckTenants(config));
@@ -429,6 +437,7 @@ Status CheckConfig(const Config& config) {
         Code::kInvalidArgument,
         "ingress.secure_access.keys is set, but active_key is not: it selects the key that signs");
   }
+  ATOLL_TRY(sandbox::Isolation::CheckPolicy(IsolationPolicyOf(config)));
   if (config.tls_cert.empty() != config.tls_key.empty()) {
     return Fail(Code::kInvalidArgument,
                 config.tls_key.empty()

@@ -11,6 +11,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/log_format.h"
 #include "runtime/base/result.h"
+#include "runtime/sandbox/create/isolation.h"
 
 namespace atl::daemon {
 
@@ -68,6 +69,10 @@ struct Config {
   // How long the record of an ended sandbox without a deadline stays readable, in seconds; 0: until
   // it is deleted.
   uint64_t keep_ended_seconds = 3600;
+  // [secure_runtime]: names of tiers (sandbox/create/isolation.h)
+  std::string isolation;                     // of creates that ask for none; empty: namespace
+  std::vector<std::string> allowed_tiers;    // that a create may ask for; empty: all
+  std::string minimum_isolation;             // of all sandboxes; empty: `isolation`
   // [images]: rules of images/allowed.h; empty: all
   std::vector<std::string> allowed_images;
   std::vector<std::string> pull_images;  // rules of images/registry/reference.h; empty: none
@@ -178,6 +183,9 @@ Result<Loaded> ParseConfig(std::string_view text, const std::string& name);
 Status ApplyEnvironment(const std::vector<std::string>& environment, Loaded* loaded);
 // Checks rules over several keys.
 Status CheckConfig(const Config& config);
+
+// Returns the rules of [secure_runtime].
+sandbox::Isolation::Policy IsolationPolicyOf(const Config& config);
 
 bool IsLoopback(const std::string& host);
 

@@ -352,6 +352,20 @@ void AddRuntimeKeys(std::vector<Key>* keys) {
                  "deleted")});
 }
 
+void AddIsolationKeys(std::vector<Key>* keys) {
+  keys->insert(
+      keys->end(),
+      {TextKey("secure_runtime", "type", &Config::isolation, CheckIsolation,
+               "isolation of a create that asks for none: namespace, gvisor or microvm (kata, "
+               "firecracker); the daemon refuses to start where it cannot build that; empty: "
+               "namespace"),
+       ListKey("secure_runtime", "allow", &Config::allowed_tiers, CheckIsolation,
+               "isolation that a create may ask for (extension isolation); empty: any that this "
+               "host has"),
+       TextKey("secure_runtime", "minimum", &Config::minimum_isolation, CheckIsolation,
+               "weakest isolation that any sandbox may have; empty: secure_runtime.type")});
+}
+
 void AddImageKeys(std::vector<Key>* keys) {
   keys->insert(
       keys->end(),
@@ -597,6 +611,7 @@ const std::vector<Key>& Keys() {
     std::vector<Key> made;
     AddServerKeys(&made);
     AddRuntimeKeys(&made);
+    AddIsolationKeys(&made);
     AddImageKeys(&made);
     AddNetworkKeys(&made);
     AddLimitKeys(&made);

@@ -12,6 +12,7 @@
 #include "netpolicy/policy/guards.h"
 #include "netpolicy/policy/policy.h"
 #include "runtime/http/base_url.h"
+#include "runtime/sandbox/create/isolation.h"
 #include "runtime/wire/object_store.h"
 #include "runtime/wire/volume.h"
 
@@ -63,6 +64,11 @@ Result<std::string> CheckObjectStore(const std::string& text) {
     return Fail(BadValue(text, store.error().message()));
   }
   return text;
+}
+
+Result<std::string> CheckIsolation(const std::string& text) {
+  if (text.empty()) return text;
+  return sandbox::ParseIsolation(text);
 }
 
 Result<std::string> CheckHostPath(const std::string& text) {

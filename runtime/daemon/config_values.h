@@ -23,6 +23,8 @@ Result<std::string> CheckAbsolutePath(const std::string& text);
 Result<std::string> CheckOptionalPath(const std::string& text);
 // Checks a line of wire/object_store.h.
 Result<std::string> CheckObjectStore(const std::string& text);
+// Returns the tier that a word of secure_runtime means. Accepts an empty text.
+Result<std::string> CheckIsolation(const std::string& text);
 // Requires the form that the spawner accepts: it opens the path as it is and resolves nothing.
 Result<std::string> CheckHostPath(const std::string& text);
 

@@ -111,6 +111,7 @@ Status Daemon::Open() {
   spawner_->OnReconnected([this](const wire::Greeting& hello) {
     health_.Clear("spawner");
     ++spawner_restarts_;
+    TakeTiers(hello.tiers);
     sandboxes_->reconciler.Reconcile(hello);
   });
   ATOLL_ASSIGN(store_, sandbox::Store::Open(StateDir(config_) + "/atoll.db", loop_.get()));
@@ -162,6 +163,7 @@ Status Daemon::Open() {
 
   sandbox::SlotPool::Config pool;
   pool.ready = config_.pool_size;
+  pool.tier = IsolationPolicyOf(config_).type;
   pool.socket_directory = SocketDir(config_);
   ATOLL_ASSIGN(pool.limits,
                cgroup::ParseLimits({}, config_.limits, {opened_.hello.limits_available}));
@@ -208,6 +210,8 @@ Status Daemon::Open() {
   settings.check.idle = {static_cast<int64_t>(config_.idle_after), config_.idle_ends};
   settings.check.pause_reclaims = config_.pause_reclaims;
   settings.check.swap_bytes = opened_.hello.swap_bytes;
+  settings.check.isolation = IsolationPolicyOf(config_);
+  settings.check.tiers = opened_.hello.tiers;
   settings.cpu_micros = [groups = opened_.hello.cgroup_path](uint32_t slot) {
     return cgroup::CpuMicrosOf(groups + "/s" + std::to_string(slot));
   };
@@ -227,6 +231,7 @@ Status Daemon::Open() {
                                 health_, tenants_},
       std::move(settings));
   if (audit_) audit_->Watch(sandboxes_->registry, *history_);
+  ATOLL_TRY(sandboxes_->check.isolation().CheckType());
   layer_watch_ =
       std::make_unique<sandbox::LayerWatch>(*loop_, health_, *spawner_, *images_, *snapshots_);
   WarnAboutLimits();
@@ -286,6 +291,16 @@ Status Daemon::ServeAdmin() {
                                   root);
                    }));
   return {};
+}
+
+void Daemon::TakeTiers(const std::vector<std::string>& tiers) {
+  sandbox::Isolation& isolation = sandboxes_->check.isolation();
+  isolation.SetAvailable(tiers);
+  if (const Status type = isolation.CheckType(); !type) {
+    health_.Set("isolation", type.error().message());
+  } else {
+    health_.Clear("isolation");
+  }
 }
 
 void Daemon::MakeBackup(std::function<void(Result<std::string>)> done) {
@@ -415,6 +430,7 @@ std::vector<std::string> Daemon::PrivateDirectories() const {
 api::ApiConfig Daemon::MakeApiConfig() const {
   api::ApiConfig api;
   api.private_directories = PrivateDirectories();
+  api.tell_isolation = !config_.isolation.empty();
   api.api_key = opened_.api_key;
   api.ingress.egress_secret = opened_.route_secret;
   api.ingress.former_api_key = opened_.former_api_key;

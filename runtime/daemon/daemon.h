@@ -88,6 +88,8 @@ class Daemon {
   // Keeps the subject `certificate` of /health current as time passes.
   void WatchCertificate();
   // Used by api::Api::Parts.
+  // Call for each new spawner.
+  void TakeTiers(const std::vector<std::string>& tiers);
   void MakeBackup(std::function<void(Result<std::string>)> done);
   void Handle(std::shared_ptr<http::Exchange> exchange);
   Status WatchSignals();

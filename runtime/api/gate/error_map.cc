@@ -250,6 +250,9 @@ ApiError MapRefusedBuild(const sandbox::CreateError& error, Doing doing) {
   if (error.image && error.code() == Code::kPermissionDenied) {
     return {403, "IMAGE::NOT_ALLOWED", error.message()};
   }
+  if (error.isolation && error.code() == Code::kPermissionDenied) {
+    return {403, "SANDBOX::ISOLATION_NOT_ALLOWED", error.message()};
+  }
   if (error.from_template && error.code() == Code::kNotFound) {
     return {404, "FSB::TEMPLATE_NOT_FOUND", error.message()};
   }

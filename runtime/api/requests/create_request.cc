@@ -18,6 +18,7 @@
 #include "runtime/api/requests/shell_words.h"
 #include "runtime/api/requests/volume_request.h"
 #include "runtime/base/json_text.h"
+#include "runtime/sandbox/create/isolation.h"
 
 namespace atl::api {
 namespace {
@@ -107,8 +108,9 @@ constexpr const char* kOfTheTemplate[] = {
     "image",   "snapshotId", "entrypoint",      "env",      "resourceLimits", "resourceRequests",
     "volumes", "platform",   "credentialProxy", "lifecycle"};
 // Extensions that take effect when a sandbox is built; a template's sandbox is already built.
-constexpr const char* kOfTheBuild[] = {sandbox::kPoolRef, kEntrypoint,        kReadonlyRoot,
-                                       "network",         "network.hostname", "network.bandwidth"};
+constexpr const char* kOfTheBuild[] = {sandbox::kPoolRef,   kEntrypoint, kReadonlyRoot,
+                                       sandbox::kIsolation, "network",   "network.hostname",
+                                       "network.bandwidth"};
 
 void CheckTemplate(const Field& body, const sandbox::Wanted& wanted, const Extras& extras) {
   for (const char* name : kOfTheTemplate) {
@@ -262,6 +264,11 @@ std::string ReadExtensions(const std::map<std::string, std::string>& extensions,
   if (wrong.empty()) wrong = ReadIdle(extensions, &spec);
   if (wrong.empty()) wrong = ReadPauseMemory(extensions, &spec);
   if (!wrong.empty()) return wrong;
+  if (const auto found = extensions.find(sandbox::kIsolation); found != extensions.end()) {
+    auto tier = sandbox::ParseIsolation(found->second);
+    if (!tier) return std::string("extensions ") + sandbox::kIsolation + " " + tier.error().message();
+    wanted->isolation = *std::move(tier);
+  }
   if (spec.unique_name && !wanted->metadata.contains(sandbox::kName)) {
     return std::string("extensions ") + sandbox::kUniqueName + ": metadata has no '" +
            sandbox::kName + "' that could be this sandbox's own";

@@ -229,12 +229,14 @@ http::Response Api::MetricsResponse(const std::optional<std::string>& tenant) co
 // removed this host would disconnect their clients. With tenants, only the holder of a key hears
 // what the troubles are, because they tell of the host.
 void Api::GetHealth(const Call& call) {
-  if (parts_.health.troubles().empty()) {
-    return call.Respond(JsonResponse(200, {{"status", "healthy"}}));
-  }
-  nlohmann::json body{{"status", "degraded"}};
+  const bool well = parts_.health.troubles().empty();
+  nlohmann::json body{{"status", well ? "healthy" : "degraded"}};
   if (!authenticator_.has_tenants() || call.has_caller()) {
-    body["troubles"] = parts_.health.troubles();
+    if (!well) body["troubles"] = parts_.health.troubles();
+    if (config_.tell_isolation) {
+      const sandbox::Isolation& isolation = parts_.sandboxes.check.isolation();
+      body["isolation"] = {{"type", isolation.policy().type}, {"available", isolation.available()}};
+    }
   }
   call.Respond(JsonResponse(200, body));
 }

@@ -48,6 +48,7 @@ struct ApiConfig {
   IngressConfig ingress;
   std::vector<std::string> private_directories;  // no answer contains a path below these
   uint64_t max_image_bytes = images::kMaxArchiveBytes;
+  bool tell_isolation = false;  // /health names the tiers
 };
 
 class Api {

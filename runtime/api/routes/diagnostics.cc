@@ -259,6 +259,7 @@ nlohmann::json InspectJson(const DiagnosticsSubject& subject) {
     out["idle"] = {{"after", s.spec.idle->after_seconds},
                    {"action", s.spec.idle->ends ? "end" : "pause"}};
   }
+  out["isolation"] = TierOf(s.spec);
   out["pauseMemory"] = s.spec.reclaims ? "reclaim" : "keep";
   return out;
 }

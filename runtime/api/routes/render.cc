@@ -25,6 +25,10 @@ json Common(const sandbox::Sandbox& s, const std::vector<std::string>& entrypoin
   if (s.expires_at_ms) out["expiresAt"] = FormatTime(*s.expires_at_ms);
   if (!s.metadata.empty()) out["metadata"] = s.metadata;
   if (!s.spec.extensions.empty()) out["extensions"] = s.spec.extensions;
+  // The tier that it has, also if the request asked by another word, or the operator decided.
+  if (!s.spec.isolation.empty() || s.spec.extensions.contains(sandbox::kIsolation)) {
+    out["extensions"][sandbox::kIsolation] = TierOf(s.spec);
+  }
   if (s.spec.platform)
     out["platform"] = {{"os", s.spec.platform->os}, {"arch", s.spec.platform->arch}};
   return out;

@@ -47,11 +47,7 @@ void Forks::Fork(const tenants::Caller& caller, const std::string& id, const Wan
                                              });
   if (attempt == nullptr) return;
   auto children = ChildrenOf(caller, id, wanted.count);
-  if (!children) {
-    CreateError refused(std::move(children).error());
-    refused.image = refused.code() == Code::kPermissionDenied;
-    return attempt->Fail(refused);
-  }
+  if (!children) return attempt->Fail(children.error());
   const auto layer = parts_.images.ReserveLayer();
   if (!layer) return attempt->Fail(CreateError(layer.error()));
   const Sandbox& parent = *parts_.registry.Look(id);
@@ -82,10 +78,12 @@ void Forks::Fork(const tenants::Caller& caller, const std::string& id, const Wan
        .done = guard_([this, fork](const Result<uint64_t>& bytes) { Go(*fork, bytes); })});
 }
 
-Result<std::vector<Sandbox>> Forks::ChildrenOf(const tenants::Caller& caller, const std::string& id,
-                                               size_t count) {
-  ATOLL_ASSIGN(const Sandbox* parent, parts_.registry.Get(caller, id));
-  return parts_.check.Children(caller, *parent, count);
+tl::expected<std::vector<Sandbox>, CreateError> Forks::ChildrenOf(const tenants::Caller& caller,
+                                                                  const std::string& id,
+                                                                  size_t count) {
+  const auto parent = parts_.registry.Get(caller, id);
+  if (!parent) return tl::unexpected(CreateError(parent.error()));
+  return parts_.check.Children(caller, **parent, count);
 }
 
 std::vector<Sandbox> Forks::Made(const std::vector<std::string>& ids) const {

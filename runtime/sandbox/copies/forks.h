@@ -76,8 +76,8 @@ class Forks {
   struct UnderWay;
   class ChildBuild;
 
-  Result<std::vector<Sandbox>> ChildrenOf(const tenants::Caller& caller, const std::string& id,
-                                          size_t count);
+  tl::expected<std::vector<Sandbox>, CreateError> ChildrenOf(const tenants::Caller& caller,
+                                                             const std::string& id, size_t count);
   // Returns the children that an earlier request has made.
   std::vector<Sandbox> Made(const std::vector<std::string>& ids) const;
   // Continues a fork after the copy of the layer succeeded or failed.

@@ -48,6 +48,7 @@ class Rollbacks::Build final : public Launch {
   bool dropped = false;              // any result of the launch is an orphan
 
  private:
+  std::string Tier() const override { return TierOf(next.spec); }
   Result<const Sandbox*> Begin(uint32_t slot) override {
     if (dropped) return atl::Fail(Code::kFailedPrecondition, "deleted before it was built");
     const Rollbacks::Parts& parts = rollbacks_.parts_;
@@ -159,11 +160,8 @@ tl::expected<Sandbox, CreateError> Rollbacks::Next(const tenants::Caller& caller
     refused.snapshot = true;
     return tl::unexpected(std::move(refused));
   }
-  Status allowed = parts_.check.ImageOf(now);
-  if (!allowed) {
-    CreateError refused(std::move(allowed).error());
-    refused.image = true;
-    return tl::unexpected(std::move(refused));
+  if (auto allowed = parts_.check.StillAllowed(now); !allowed) {
+    return tl::unexpected(allowed.error());
   }
   // The new version needs no further room on the host, because only one of the two versions has
   // running processes.

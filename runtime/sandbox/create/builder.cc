@@ -36,6 +36,7 @@ wire::Plan PlanOf(const Sandbox& sandbox, const netpolicy::SlotAddresses& addres
   plan.limits = sandbox.spec.limits;
   plan.volumes = sandbox.spec.volumes;
   plan.readonly_root = sandbox.spec.readonly_root;
+  plan.tier = TierOf(sandbox.spec);
   return plan;
 }
 

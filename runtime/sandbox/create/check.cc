@@ -144,6 +144,12 @@ std::optional<int64_t> SecondsUntil(std::optional<int64_t> deadline_ms, int64_t 
   return (*deadline_ms - now_ms) / 1000;
 }
 
+CreateError RefusedIsolation(const Error& error) {
+  CreateError refused(error);
+  refused.isolation = true;
+  return refused;
+}
+
 Wanted WantedOf(const TemplateRecord& record) {
   Wanted wanted;
   wanted.spec.image = record.image;
@@ -173,6 +179,9 @@ tl::expected<Checked, CreateError> Check::Create(const tenants::Caller& caller,
     CreateError refused(std::move(allowed).error());
     refused.image = true;
     return tl::unexpected(std::move(refused));
+  }
+  if (const auto tier = isolation_.Choose(wanted.isolation); !tier) {
+    return tl::unexpected(RefusedIsolation(tier.error()));
   }
   const tenants::SharedTenant tenant =
       caller.tenant.empty() ? nullptr : parts_.tenants.Find(caller.tenant);
@@ -217,6 +226,7 @@ Result<Checked> Check::Whole(const tenants::Caller& caller, const std::string& o
   s.id = NewSandboxId();
   s.tenant = owner;
   s.spec = wanted.spec;
+  ATOLL_TRY(SetTier(wanted.isolation, s.spec));
   s.spec.network.sandbox = s.id;
   s.spec.network.tenant = s.tenant;
   s.reason = "CONTAINER_STARTING";
@@ -252,6 +262,12 @@ Result<Checked> Check::Whole(const tenants::Caller& caller, const std::string& o
     ATOLL_ASSIGN(s.authority, intercept::MakeAuthority(s.id));
   }
   return checked;
+}
+
+Status Check::SetTier(const std::string& asked, Spec& spec) const {
+  ATOLL_ASSIGN(spec.isolation, isolation_.Choose(asked));
+  if (spec.isolation == wire::kNamespaceTier) spec.isolation.clear();
+  return {};
 }
 
 Status Check::SetTerms(const tenants::Caller& caller, const Wanted& wanted, Sandbox& s) const {
@@ -346,6 +362,7 @@ Result<Sandbox> Check::Claimed(const tenants::Caller& caller, const Wanted& want
   // A reload may have given limits to the tenant after the member was built. The narrowing of the
   // key concerns only this sandbox, which SetTerms checks.
   ATOLL_TRY(MakesTemplates({.tenant = caller.tenant}));
+  ATOLL_TRY(isolation_.Choose(TierOf(member.spec)));
   member.stocked = false;
   member.tenant = member.spec.network.tenant = caller.tenant;
   member.metadata = wanted.metadata;
@@ -382,13 +399,28 @@ Result<Sandbox> Check::PoolMember(const PoolRecord& pool) const {
   // The member belongs to the host until its claim, so Image does not know the tenant.
   ATOLL_TRY(CheckImage(parts_.terms.Of(pool.tenant), image.name, image.digest));
   ATOLL_TRY(Image(member, std::move(image)));
+  ATOLL_TRY(SetTier("", member.spec));
   ATOLL_ASSIGN(member.spec.limits, cgroup::ParseLimits(pool.resource_limits, settings_.defaults,
                                                        settings_.limits_available));
   return member;
 }
 
-Result<std::vector<Sandbox>> Check::Children(const tenants::Caller& caller, const Sandbox& parent,
-                                             size_t count) const {
+tl::expected<std::vector<Sandbox>, CreateError> Check::Children(
+    const tenants::Caller& caller, const Sandbox& parent, size_t count) const {
+  if (IsLive(parent.state)) {
+    if (auto allowed = StillAllowed(parent); !allowed) return tl::unexpected(allowed.error());
+  }
+  auto children = ChildrenOf(caller, parent, count);
+  if (!children) {
+    CreateError refused(std::move(children).error());
+    refused.image = refused.code() == Code::kPermissionDenied;
+    return tl::unexpected(std::move(refused));
+  }
+  return *std::move(children);
+}
+
+Result<std::vector<Sandbox>> Check::ChildrenOf(const tenants::Caller& caller,
+                                               const Sandbox& parent, size_t count) const {
   const std::string& id = parent.id;
   if (!IsLive(parent.state)) {
     return Fail(Code::kFailedPrecondition, "sandbox " + id + " is " +
@@ -400,7 +432,6 @@ Result<std::vector<Sandbox>> Check::Children(const tenants::Caller& caller, cons
                 "sandbox " + id + " is made of " + std::to_string(parent.layers.size()) +
                     " layers, those of its forks and snapshots included, and no root takes more");
   }
-  ATOLL_TRY(ImageOf(parent));
   ATOLL_TRY(parts_.snapshots.CheckBytes());
   ATOLL_TRY(parts_.objects.Check(parent));
   const int64_t now_ms = parts_.clock.UnixMillis();
@@ -439,8 +470,18 @@ Result<std::vector<Sandbox>> Check::Children(const tenants::Caller& caller, cons
   return children;
 }
 
-Status Check::ImageOf(const Sandbox& sandbox) const {
-  return CheckImage(parts_.terms.Of(sandbox.tenant), sandbox.spec.image, sandbox.image_digest);
+tl::expected<void, CreateError> Check::StillAllowed(const Sandbox& sandbox) const {
+  if (Status allowed = CheckImage(parts_.terms.Of(sandbox.tenant), sandbox.spec.image,
+                                  sandbox.image_digest);
+      !allowed) {
+    CreateError refused(std::move(allowed).error());
+    refused.image = refused.code() == Code::kPermissionDenied;
+    return tl::unexpected(std::move(refused));
+  }
+  if (const auto tier = isolation_.Choose(TierOf(sandbox.spec)); !tier) {
+    return tl::unexpected(RefusedIsolation(tier.error()));
+  }
+  return {};
 }
 
 }  // namespace atl::sandbox

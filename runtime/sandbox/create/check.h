@@ -15,6 +15,7 @@
 #include "netpolicy/network.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/result.h"
+#include "runtime/sandbox/create/isolation.h"
 #include "runtime/sandbox/create/pending_imports.h"
 #include "runtime/sandbox/record/sandbox.h"
 #include "runtime/sandbox/snapshots/snapshots.h"
@@ -27,6 +28,7 @@
 #include "runtime/sandbox/volumes/object_volumes.h"
 #include "runtime/tenants/caller.h"
 #include "runtime/tenants/tenant_table.h"
+#include "runtime/wire/reply.h"
 
 namespace atl::sandbox {
 
@@ -50,6 +52,8 @@ class Check {
     IdlePolicy idle = {};                             // policy of creates that do not name one
     bool pause_reclaims = false;                      // default: a pause moves memory to swap
     uint64_t swap_bytes = 0;  // size of the spawner's swap area for paused sandboxes; 0: none
+    Isolation::Policy isolation = {};
+    std::vector<std::string> tiers = wire::Greeting::UsualTiers();  // those of the spawner
   };
   // All parts outlive this object.
   struct Parts {
@@ -65,7 +69,10 @@ class Check {
     const TermsTable& terms;
     const tenants::TenantTable& tenants;
   };
-  Check(const Parts& parts, Settings settings) : parts_(parts), settings_(std::move(settings)) {}
+  Check(const Parts& parts, Settings settings)
+      : parts_(parts),
+        settings_(std::move(settings)),
+        isolation_(settings_.isolation, settings_.tiers) {}
   Check(const Check&) = delete;
   Check& operator=(const Check&) = delete;
 
@@ -94,13 +101,18 @@ class Check {
   Result<Sandbox> PoolMember(const PoolRecord& pool) const;
   // Returns children of a sandbox, still without the layer of the fork. kFailedPrecondition: the
   // parent does not live, or has too many layers. Other errors: see Create.
-  Result<std::vector<Sandbox>> Children(const tenants::Caller& caller, const Sandbox& parent,
-                                        size_t count) const;
+  tl::expected<std::vector<Sandbox>, CreateError> Children(const tenants::Caller& caller,
+                                                           const Sandbox& parent,
+                                                           size_t count) const;
 
   // Gives `sandbox` the image that it waited for. Errors: see Create.
   Status Image(Sandbox& sandbox, images::Image image) const;
-  // kPermissionDenied: the operator, or the terms of its tenant, do not allow the sandbox's image.
-  Status ImageOf(const Sandbox& sandbox) const;
+  // The operator, or the terms of its tenant, do not allow the sandbox's image or tier any more, or
+  // the tier is not available.
+  tl::expected<void, CreateError> StillAllowed(const Sandbox& sandbox) const;
+
+  Isolation& isolation() { return isolation_; }
+  const Isolation& isolation() const { return isolation_; }
 
   uint64_t swap_bytes() const { return settings_.swap_bytes; }
 
@@ -110,6 +122,8 @@ class Check {
   // `owner`: the tenant that the sandbox belongs to; the caller gives the name of the image.
   Result<Checked> Whole(const tenants::Caller& caller, const std::string& owner,
                         const Wanted& wanted, const Snapshot* snapshot) const;
+  // `asked`: see Isolation::Choose.
+  Status SetTier(const std::string& asked, Spec& spec) const;
   // Sets and checks what differs between sandboxes of one kind: deadline, name, policy and idle
   // policy. Checks whether the host has room for the sandbox, and whether the terms of its tenant
   // and of the caller's key allow it.
@@ -122,8 +136,12 @@ class Check {
   Result<std::string> AwaitedImage(const tenants::Caller& caller, const std::string& name,
                                    const Error& missing) const;
 
+  Result<std::vector<Sandbox>> ChildrenOf(const tenants::Caller& caller, const Sandbox& parent,
+                                          size_t count) const;
+
   const Parts parts_;
   Settings settings_;
+  Isolation isolation_;
 };
 
 }  // namespace atl::sandbox

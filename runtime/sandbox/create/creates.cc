@@ -138,6 +138,12 @@ void Creates::Imported(const std::string& id, const Status& imported) {
   parts_.room.GiveWay();
 }
 
+std::string Creates::Build::Tier() const {
+  const Sandbox* const sandbox = creates_.parts_.registry.ByHost(order().host_id);
+  // A sandbox that was deleted meanwhile is refused once it has the slot.
+  return TierOf(sandbox == nullptr ? Spec() : sandbox->spec);
+}
+
 Result<const Sandbox*> Creates::Build::Begin(uint32_t slot) {
   const Creates::Parts& parts = creates_.parts_;
   Sandbox* const sandbox = parts.registry.ByHost(order().host_id);

@@ -129,6 +129,7 @@ class Creates {
     virtual void Built(Sandbox& sandbox);
 
    private:
+    std::string Tier() const override;
     Result<const Sandbox*> Begin(uint32_t slot) override;
     const Sandbox* Begun() override;
     void SlotLost() override;

@@ -86,6 +86,8 @@ class Launch : public std::enable_shared_from_this<Launch> {
   std::optional<wire::SandboxRecord> TakeExit() { return std::exchange(exit_, std::nullopt); }
 
  private:
+  // The tier of the slot that it needs.
+  virtual std::string Tier() const = 0;
   // Called at its turn: returns the sandbox to build in `slot`, whose network is ready. An error:
   // nothing is built.
   virtual Result<const Sandbox*> Begin(uint32_t slot) = 0;

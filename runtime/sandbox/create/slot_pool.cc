@@ -73,9 +73,14 @@ void SlotPool::Reset(const std::vector<uint32_t>& live, const std::vector<uint32
   Pump();
 }
 
-void SlotPool::Take(Taken taken) {
+std::deque<SlotPool::Waiter>::iterator SlotPool::FirstWaiter(const std::string& tier) {
+  return std::find_if(waiters_.begin(), waiters_.end(),
+                      [&tier](const Waiter& waiter) { return waiter.tier == tier; });
+}
+
+void SlotPool::Take(Taken taken, const std::string& tier) {
   last_used_us_ = clock_.BootMicros();
-  if (!ready_.empty() && waiters_.empty()) {
+  if (tier == config_.tier && !ready_.empty() && FirstWaiter(tier) == waiters_.end()) {
     Ready slot = std::move(ready_.front());
     ready_.pop_front();
     use_[slot.number] = Use::kTaken;
@@ -84,7 +89,7 @@ void SlotPool::Take(Taken taken) {
     return;
   }
   ++misses_total_;
-  waiters_.push_back({std::move(taken), clock_.BootMicros()});
+  waiters_.push_back({tier, std::move(taken), clock_.BootMicros()});
   Pump();
 }
 
@@ -220,7 +225,7 @@ void SlotPool::Pump() {
       GiveUpOldWaiters(now);
       return PumpLater(kLinkPollUs);
     }
-    Prepare(slot);
+    Prepare(slot, waiters_.size() > preparing_ ? waiters_[preparing_].tier : config_.tier);
   }
 }
 
@@ -232,31 +237,31 @@ void SlotPool::PumpLater(int64_t delay_us) {
   });
 }
 
-void SlotPool::Prepare(uint32_t slot) {
+void SlotPool::Prepare(uint32_t slot, const std::string& tier) {
   ++preparing_;
   use_[slot] = Use::kPreparing;
   auto sockets = OpenSlotSockets(config_.socket_directory, slot);
   if (!sockets) {
     // Reports the error from the loop, as an answer of the spawner would come.
-    loop_.Post(guard_([this, slot, generation = generation_, error = sockets.error()] {
+    loop_.Post(guard_([this, slot, tier, generation = generation_, error = sockets.error()] {
       if (generation != generation_) return;
       --preparing_;
-      Prepared({slot, UniqueFd()}, Fail(error));
+      Prepared({slot, tier, UniqueFd()}, Fail(error));
       Pump();
     }));
     return;
   }
   // std::function requires copyable captures.
   auto control = std::make_shared<UniqueFd>(std::move(sockets->control));
-  const auto done = guard_(
-      [this, slot, control, generation = generation_](const Result<wire::PreparedSlot>& prepared) {
-        if (generation != generation_) return;
-        --preparing_;
-        Prepared({slot, std::move(*control)}, prepared);
-        Pump();
-      });
+  const auto done = guard_([this, slot, tier, control, generation = generation_](
+                               const Result<wire::PreparedSlot>& prepared) {
+    if (generation != generation_) return;
+    --preparing_;
+    Prepared({slot, tier, std::move(*control)}, prepared);
+    Pump();
+  });
   spawner_.Ask(wire::PrepareSlot{slot, config_.limits, std::move(sockets->execd_control),
-                                 std::move(sockets->execd_listener)},
+                                 std::move(sockets->execd_listener), tier},
                done);
 }
 
@@ -265,25 +270,27 @@ void SlotPool::Prepared(Ready slot, const Result<wire::PreparedSlot>& prepared) 
   if (!prepared) {
     RemoveSlotSocket(config_.socket_directory, number);
     Rest(number);
-    return PrepareFailed(number, Error(prepared.error()).Wrap("prepare slot"));
+    return PrepareFailed(slot, Error(prepared.error()).Wrap("prepare slot"));
   }
   for (size_t i = 0; i < step_seconds_.size(); ++i) {
     step_seconds_[i].Record(prepared->micros[i] / 1e6, kStepBounds);
   }
   if (auto attached = network_.AttachSlot(number, prepared->rtnetlink.get()); !attached) {
     Discard(number);
-    return PrepareFailed(number, std::move(attached).error().Wrap("attach slot"));
+    return PrepareFailed(slot, std::move(attached).error().Wrap("attach slot"));
   }
   ++prepared_total_;
   failures_in_a_row_ = 0;
-  use_[number] = waiters_.empty() ? Use::kReady : Use::kTaken;
   unready_in_a_row_ = 0;
-  if (waiters_.empty()) {
+  const auto waiter = FirstWaiter(slot.tier);
+  if (waiter == waiters_.end() && slot.tier != config_.tier) return Discard(number);
+  use_[number] = waiter == waiters_.end() ? Use::kReady : Use::kTaken;
+  if (waiter == waiters_.end()) {
     ready_.push_back(std::move(slot));
     return;
   }
-  const Taken taken = std::move(waiters_.front().taken);
-  waiters_.pop_front();
+  const Taken taken = std::move(waiter->taken);
+  waiters_.erase(waiter);
   taken(std::move(slot));
 }
 
@@ -296,21 +303,21 @@ void SlotPool::GiveUpOldWaiters(int64_t now_us) {
   }
 }
 
-void SlotPool::PrepareFailed(uint32_t slot, Error error) {
+void SlotPool::PrepareFailed(const Ready& slot, Error error) {
   // kFailedPrecondition: the files of the slot's last sandbox are still being deleted. The slot
   // rests again behind all others, so no create waits for that deletion unless all slots are in
   // this state.
   if (error.code() == Code::kFailedPrecondition && ++unready_in_a_row_ <= resting_.size()) return;
   unready_in_a_row_ = 0;
   ++failures_in_a_row_;
-  if (!waiters_.empty()) {
+  if (const auto waiter = FirstWaiter(slot.tier); waiter != waiters_.end()) {
     if (failures_in_a_row_ % kTries != 0) return;  // Pump takes another number
-    const Taken taken = std::move(waiters_.front().taken);
-    waiters_.pop_front();
+    const Taken taken = std::move(waiter->taken);
+    waiters_.erase(waiter);
     taken(Fail(std::move(error)));
     return;
   }
-  LogLine(LogLevel::kWarning, "cannot prepare a slot").Add("slot", slot).Add(error);
+  LogLine(LogLevel::kWarning, "cannot prepare a slot").Add("slot", slot.number).Add(error);
   retry_at_us_ = clock_.BootMicros() + kBuildRetryUs;
 }
 

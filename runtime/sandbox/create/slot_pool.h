@@ -27,6 +27,7 @@
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/wire/reply.h"
+#include "runtime/wire/tier.h"
 
 namespace atl::launch {
 class SpawnerClient;
@@ -47,9 +48,11 @@ class SlotPool {
     // The limits that a slot's cgroup gets ahead. They are the defaults, so most builds write no
     // limit.
     cgroup::Limits limits;
+    std::string tier{wire::kNamespaceTier};  // the tier of the stock
   };
   struct Ready {
     uint32_t number = 0;
+    std::string tier;
     UniqueFd control;  // the daemon's end of execd's control socket
   };
   using Taken = std::function<void(Result<Ready> slot)>;
@@ -74,11 +77,12 @@ class SlotPool {
   };
   Wrong Mend(const std::vector<uint32_t>& owned, const std::vector<uint32_t>& prepared);
 
-  // Hands out a slot, possibly before it returns. Serves waiters in order. kResourceExhausted: all
+  // Hands out a slot of a tier, possibly before it returns. Only the tier of the stock is prepared
+  // ahead. Serves the waiters for one tier in order. kResourceExhausted: all
   // numbers are owned. kUnavailable: free numbers exist, but none became usable within 10 s. If
   // several slots in a row cannot be prepared, the first waiter fails; one failure is not enough,
   // because a request of an earlier daemon may still hold one slot.
-  void Take(Taken taken);
+  void Take(Taken taken, const std::string& tier = std::string(wire::kNamespaceTier));
   // Marks a slot whose prepared state is consumed: a sandbox was built in it, or it was lost.
   void MarkUsed(uint32_t slot) { use_[slot] = Use::kUsed; }
   // Gives the slot back after its sandbox is gone, or was never built. Drops an unused slot first.
@@ -107,6 +111,7 @@ class SlotPool {
   };
 
   struct Waiter {
+    std::string tier;
     Taken taken;
     int64_t since_us = 0;
   };
@@ -117,9 +122,10 @@ class SlotPool {
   void PumpLater(int64_t delay_us);
   // Returns 0 if no number is usable at present.
   uint32_t PickNumber();
-  void Prepare(uint32_t slot);
+  void Prepare(uint32_t slot, const std::string& tier);
+  std::deque<Waiter>::iterator FirstWaiter(const std::string& tier);
   void Prepared(Ready slot, const Result<wire::PreparedSlot>& prepared);
-  void PrepareFailed(uint32_t slot, Error error);
+  void PrepareFailed(const Ready& slot, Error error);
   // Fails waiters that have waited too long for links that do not disappear.
   void GiveUpOldWaiters(int64_t now_us);
   void Discard(uint32_t slot);

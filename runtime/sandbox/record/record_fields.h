@@ -50,6 +50,7 @@ void VisitFields(S& s, Io& io) {
   io.Group("config", s.config, [](auto& in, auto& config) { VisitProcess(config, in); });
   io.Optional("volumes", s.spec.volumes);
   io.Optional("readonly_root", s.spec.readonly_root);
+  io.Optional("isolation", s.spec.isolation);
   io.Optional("unique_name", s.spec.unique_name);
   io.Optional("secure_token", s.secure_token);
   io.Optional("authority", s.authority);

@@ -16,6 +16,7 @@
 #include "runtime/wire/layer.h"
 #include "runtime/wire/object_store.h"
 #include "runtime/wire/start.h"
+#include "runtime/wire/tier.h"
 #include "runtime/wire/volume.h"
 
 namespace atl::sandbox {
@@ -32,6 +33,8 @@ inline constexpr size_t kMaxExtensions = 16 << 10;
 
 // Name of the extension that selects the pool.
 inline constexpr char kPoolRef[] = "poolRef";
+// Name of the extension that asks for a tier.
+inline constexpr char kIsolation[] = "isolation";
 
 struct Platform {
   std::string os;    // "linux"
@@ -90,12 +93,20 @@ struct Spec {
   std::vector<wire::Hook> hooks;
   std::vector<wire::Volume> volumes;
   bool readonly_root = false;
+  // Checked: the tier, which forks and rollbacks keep (TierOf). Empty: that of namespaces, so that
+  // the usual record has no such field.
+  std::string isolation;
   bool unique_name = false;                 // its name was not taken when it was created
   std::optional<int64_t> renew_by_seconds;  // an access moves the deadline this far ahead
   std::optional<IdlePolicy> idle;  // checked: includes the operator's policy; none: no idle policy
   std::optional<bool> reclaims;  // whether a pause moves its memory to swap; checked: none means no
   netpolicy::SlotRequest network;  // checked: includes the sandbox's id
 };
+
+// Returns the name of a checked sandbox's tier.
+inline std::string TierOf(const Spec& spec) {
+  return spec.isolation.empty() ? std::string(wire::kNamespaceTier) : spec.isolation;
+}
 
 // A client's request for a sandbox. runtime/api has checked its form, but not its content.
 struct Wanted {
@@ -108,6 +119,7 @@ struct Wanted {
   images::Credentials registry_as;         // credentials for a pull of the image
   bool secure_access = false;              // its ports require a token or a signed route
   bool credential_proxy = false;           // it may get a credential vault
+  std::string isolation;                   // the tier it asks for; empty: the operator's default
   std::string idempotency_key;             // the Idempotency-Key; empty: none
   std::string fingerprint;                 // fingerprint of the request's body, if there is a key
   std::string request_id;                  // names the request in the log
@@ -154,7 +166,8 @@ inline bool HasImageOf(const Sandbox& ahead, const Sandbox& wanted) {
 }
 // Returns true if the sandbox that was built ahead is what a build of `wanted` would make.
 inline bool IsBuiltLike(const Sandbox& ahead, const Sandbox& wanted) {
-  return HasImageOf(ahead, wanted) && ahead.spec.limits == wanted.spec.limits;
+  return HasImageOf(ahead, wanted) && ahead.spec.limits == wanted.spec.limits &&
+         ahead.spec.isolation == wanted.spec.isolation;
 }
 
 // The reasons in a record for pauses by the idle policy. Pauses by a client have other reasons.

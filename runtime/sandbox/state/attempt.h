@@ -34,6 +34,7 @@ struct CreateError : Error {
   std::optional<wire::Volume::Kind> volume;  // the kind of volume that is not available
   bool snapshot = false;                     // its snapshot cannot be restored
   bool image = false;                        // the operator does not allow its image
+  bool isolation = false;                    // its tier is not allowed, or not available
   bool pool = false;                         // its pool does not exist or is exhausted
   bool from_template = false;                // its template does not exist or is exhausted
 };

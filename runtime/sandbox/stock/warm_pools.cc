@@ -542,7 +542,8 @@ void WarmPools::Build(Pool& pool) {
   // The admission is idle, so the turn comes at once. Until the claim the member is the host's.
   const Status entered = parts_.admission.Enter("", [this, order] {
     parts_.slots.Take(
-        guard_([this, order](Result<SlotPool::Ready> slot) { GotSlot(order, std::move(slot)); }));
+        guard_([this, order](Result<SlotPool::Ready> slot) { GotSlot(order, std::move(slot)); }),
+        TierOf(building_->sandbox.spec));
   });
   if (!entered) GiveUp(entered.error());
 }

@@ -245,6 +245,19 @@ TEST(CreateRequest, PauseMemory) {
   }
 }
 
+TEST(CreateRequest, Isolation) {
+  json body = Good();
+  EXPECT_EQ(Parse(body)->wanted.isolation, "");
+  body["extensions"] = {{"isolation", "gvisor"}};
+  EXPECT_EQ(Parse(body)->wanted.isolation, "gvisor");
+  body["extensions"] = {{"isolation", "kata"}};
+  EXPECT_EQ(Parse(body)->wanted.isolation, "microvm");
+  for (const char* bad : {"", "runc", "none"}) {
+    body["extensions"] = {{"isolation", bad}};
+    EXPECT_EQ(Refusal(Parse(body)), "400 SANDBOX::INVALID_PARAMETER") << bad;
+  }
+}
+
 TEST(CreateRequest, Idle) {
   json body = Good();
   EXPECT_FALSE(Parse(body)->wanted.spec.idle);

@@ -111,6 +111,23 @@ dns = ["9.9.9.9", "1.1.1.1:53"]
   EXPECT_EQ(c.dns, (std::vector<std::string>{"9.9.9.9", "1.1.1.1:53"}));
 }
 
+TEST(Config, EveryKeyOfTheIsolation) {
+  EXPECT_EQ(IsolationPolicyOf(Parsed("")).type, "namespace");
+  const Config c = Parsed(R"(
+[secure_runtime]
+type = "kata"
+allow = ["gvisor", "firecracker"]
+minimum = "gvisor"
+)");
+  EXPECT_TRUE(CheckConfig(c));
+  const sandbox::Isolation::Policy policy = IsolationPolicyOf(c);
+  EXPECT_EQ(policy.type, "microvm");
+  EXPECT_EQ(policy.allowed, (std::vector<std::string>{"gvisor", "microvm"}));
+  EXPECT_EQ(policy.minimum, "gvisor");
+  EXPECT_FALSE(CheckConfig(Parsed("[secure_runtime]\nminimum = \"gvisor\"")));
+  EXPECT_FALSE(CheckConfig(Parsed("[secure_runtime]\nallow = [\"gvisor\"]")));
+}
+
 TEST(Config, EveryKeyOfTheFeatures) {
   const Config c = Parsed(R"(
 [limits]
@@ -307,6 +324,8 @@ min_interval_seconds = 60
 redis.enabled = false
 [secure_runtime]
 type = ""
+docker_runtime = "runsc"
+k8s_runtime_class = "kata-qemu"
 [kubernetes]
 namespace = "opensandbox"
 kubeconfig_path = "~/.kube/config"
@@ -338,7 +357,8 @@ kubeconfig_path = "~/.kube/config"
                            "proxy",
                            "store",
                            "renew_intent.redis",
-                           "secure_runtime",
+                           "secure_runtime.docker_runtime",
+                           "secure_runtime.k8s_runtime_class",
                            "kubernetes"};
   EXPECT_EQ(loaded->warnings.size(), std::size(foreign));
   for (const char* name : foreign) {
@@ -374,6 +394,9 @@ TEST(Config, ErrorsNameFileLineKeyAndValue) {
       {"[server]\ntimeout_keep_alive = 0", "server.timeout_keep_alive '0'"},
       {"[server]\nlimit_concurrency = -1", "server.limit_concurrency '-1'"},
       {"[storage]\ndata_dir = \"relative\"", "absolute"},
+      {"[secure_runtime]\ntype = \"runc\"", "secure_runtime.type 'runc'"},
+      {"[secure_runtime]\nallow = [\"runc\"]", "secure_runtime.allow 'runc'"},
+      {"[secure_runtime]\nminimum = \"vm\"", "secure_runtime.minimum 'vm'"},
       {"[storage]\ndata_dir = \"/a/../b\"", "absolute"},
       {"[storage]\ndata_dir = \"/\"", "below the root"},
       {"[storage]\nallowed_host_paths = [\"/ok\", \"no\"]", "'no'"},

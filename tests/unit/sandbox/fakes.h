@@ -166,6 +166,7 @@ class FakeSpawner final : public launch::SpawnerClient {
   void Do(wire::Ping, const Finished& done) { done({}); }
   void Do(wire::PrepareSlot asked, Done<wire::PreparedSlot> done) {
     controls[asked.slot] = std::move(asked.control);
+    tiers[asked.slot] = asked.tier;
     prepares.push_back({asked.slot, std::move(done)});
     if (answer_prepares) loop.Post([this] { AnswerPrepare(); });
   }
@@ -252,6 +253,7 @@ class FakeSpawner final : public launch::SpawnerClient {
   std::optional<Error> prepare_error;
   std::deque<std::pair<uint32_t, Done<wire::PreparedSlot>>> prepares;
   std::map<uint32_t, UniqueFd> controls;  // execd's ends of prepared slots
+  std::map<uint32_t, std::string> tiers;  // of each slot
   std::deque<PendingBuild> builds;
   std::deque<Pending<std::string>> destroys;
   std::deque<Pending<std::string>> volume_calls;

@@ -48,6 +48,7 @@ TEST_F(LifecycleTest, ASpecIsKeptWhole) {
   wanted.spec.network.sandbox = stored.id;
   wanted.spec.network.tenant = stored.tenant;
   wanted.spec.limits = stored.spec.limits;
+  wanted.spec.isolation = stored.spec.isolation;
   wanted.spec.reserved = {.memory_bytes = 8 << 20, .cpu_millis = 20};
   EXPECT_EQ(TextsOf(stored.spec), TextsOf(wanted.spec));
   EXPECT_EQ(stored.spec.limits.pids, 512U);

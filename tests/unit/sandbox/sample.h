@@ -27,10 +27,10 @@ void EachMember(S& s, F each) {
 template <MaybeConst<Spec> S, typename F>
 void EachMember(S& s, F each) {
   auto& [image, from, snapshot, entrypoint, env, extensions, platform, limits, reserved, hooks,
-         volumes, readonly, unique, renew, idle, reclaims, network] = s;
+         volumes, readonly, isolation, unique, renew, idle, reclaims, network] = s;
   [&](auto&... all) { (each(all), ...); }(image, from, snapshot, entrypoint, env, extensions,
                                           platform, limits, reserved, hooks, volumes, readonly,
-                                          unique, renew, idle, reclaims, network);
+                                          isolation, unique, renew, idle, reclaims, network);
 }
 template <MaybeConst<intercept::Authority> S, typename F>
 void EachMember(S& s, F each) {

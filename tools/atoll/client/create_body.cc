@@ -159,6 +159,7 @@ Result<json> CreateBody(const RunOptions& options, const Words& entrypoint, int 
   if (options.remove) body["extensions"][kRemoveAtEnd] = "true";
   if (!options.pool.empty()) body["extensions"]["poolRef"] = options.pool;
   ATOLL_TRY(AddIdle(options.idle, &body));
+  if (!options.isolation.empty()) body["extensions"]["isolation"] = options.isolation;
   if (!options.pause_memory.empty()) body["extensions"]["pause.memory"] = options.pause_memory;
   ATOLL_TRY(AddNetwork(options, &body));
   return body;

@@ -17,6 +17,7 @@ struct RunOptions {
   Words env, env_files, labels, volumes, ports;
   std::string name, network, policy, pool, cwd, user;
   std::string pause_memory;                   // keep, reclaim; empty: the operator's default
+  std::string isolation;                      // a tier; empty: the operator's default
   std::string idle;                           // DURATION[:pause|end]; empty: the operator's default
   std::map<std::string, std::string> limits;  // names as in resourceLimits; empty: defaults
   // A day, so that a forgotten sandbox ends by itself.

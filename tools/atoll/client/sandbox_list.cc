@@ -26,6 +26,9 @@ SandboxEntry EntryOf(const json& item) {
                                             : TextOf(item.value("image", json::object()), "uri");
   entry.state = TextOf(item.value("status", json::object()), "state");
   if (const auto end = EndIn(item)) entry.exit = std::to_string(end->code);
+  // The server names the tier unless it is the usual one.
+  entry.isolation = TextOf(item.value("extensions", json::object()), "isolation");
+  if (entry.isolation.empty()) entry.isolation = "namespace";
   entry.created = TimeOf(item, "createdAt");
   entry.expires = item.contains("expiresAt") ? TimeOf(item, "expiresAt") : "never";
   const json labels = item.value("metadata", json::object());

@@ -19,6 +19,7 @@ inline constexpr char kOnlySandboxes[] = "Only these: ids, starts of ids, or nam
 
 struct SandboxEntry {
   std::string id, name, image, state, created, expires, command;
+  std::string isolation;
   std::string exit;  // exit code; empty: not ended
   std::map<std::string, std::string> labels;
   std::string json;  // the server's JSON, unchanged

@@ -262,6 +262,9 @@ void AddRunVerb(Verb& root, const Settings& settings) {
                    "What it may reach: a networkPolicy as JSON, in a file or as it is",
                    &o->policy});
   run.Takes(Option{"--read-only", "", "Nothing in the image's files can be changed", &o->readonly});
+  run.Takes(Option{"--isolation", "KIND",
+                   "The wall around it: namespace, gvisor or microvm; else what the operator chose",
+                   &o->isolation});
   run.Takes(Option{"--secure", "",
                    "Its ports ask for a token (atoll port) or a signed link (atoll open "
                    "--expires); else whoever reaches the server opens them",

@@ -1,6 +1,8 @@
 // atoll ps|rm|prune
+#include <algorithm>
 #include <cstdio>
 #include <functional>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -68,9 +70,15 @@ Status ListSandboxes(const Settings& settings, const SandboxFilter& options) {
   const bool sized = options.size || options.style.format.find(".Size") != std::string::npos;
   std::vector<std::string> shown = {"ID", "Name", "Image", "State", "Created", "Expires"};
   std::vector<std::string> others = {"Command", "Labels"};
+  // A column of its own where not all are of the usual kind.
+  const bool mixed = std::any_of(list.begin(), list.end(),
+                                 [](const auto& s) { return s.isolation != "namespace"; });
+  (mixed ? shown : others).insert(mixed ? shown.end() : others.begin(), "Isolation");
   // A list with ended sandboxes also shows their exit codes.
   (all ? shown : others).insert(all ? shown.begin() + 4 : others.begin(), "Exit");
   (options.size ? shown : others).insert(options.size ? shown.end() : others.begin(), "Size");
+  std::vector<std::string> fields = shown;
+  fields.insert(fields.end(), others.begin(), others.end());
   Columns columns(
       std::move(shown),
       {{"Names", "Name"}, {"Status", "State"}, {"CreatedAt", "Created"}, {"RunningFor", "Created"}},
@@ -78,16 +86,19 @@ Status ListSandboxes(const Settings& settings, const SandboxFilter& options) {
   for (const SandboxEntry& s : list) {
     Result<DiskUse> use = DiskUse();
     if (sized) use = MeasureDisk(api, "/sandboxes/" + PercentEncode(s.id));
-    std::vector<std::string> cells = {s.id,
-                                      s.name,
-                                      s.image,
-                                      s.state,
-                                      s.created,
-                                      s.expires,
-                                      sized && use ? use->Text() : "",
-                                      s.command,
-                                      s.LabelText()};
-    cells.insert(cells.begin() + (all ? 4 : 7), s.exit);
+    const std::map<std::string, std::string> values = {{"ID", s.id},
+                                                       {"Name", s.name},
+                                                       {"Image", s.image},
+                                                       {"State", s.state},
+                                                       {"Exit", s.exit},
+                                                       {"Created", s.created},
+                                                       {"Expires", s.expires},
+                                                       {"Isolation", s.isolation},
+                                                       {"Size", sized && use ? use->Text() : ""},
+                                                       {"Command", s.command},
+                                                       {"Labels", s.LabelText()}};
+    std::vector<std::string> cells;
+    for (const std::string& field : fields) cells.push_back(values.at(field));
     columns.Add(std::move(cells));
   }
   return columns.Print(options.style);
@@ -135,8 +146,8 @@ void AddSandboxVerbs(Verb& root, const Settings& settings) {
       Option{"-s,--size", "", "What each has written to disk, too, measured now", &list->size});
   ps.Takes(Option{"--no-trunc", "", "As always: nothing is cut", &list->whole});
   ps.Says(
-      "Fields of --format: ID, Name, Image, State, Exit, Created, Expires, Size, Command, "
-      "Labels.\n\n"
+      "Fields of --format: ID, Name, Image, State, Exit, Created, Expires, Isolation, Size, "
+      "Command, Labels.\n\n"
       "Examples:\n"
       "  atoll ps -a --filter status=exited\n"
       "  atoll rm $(atoll ps -q --filter label=job=7)\n"
