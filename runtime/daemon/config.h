@@ -70,9 +70,13 @@ struct Config {
   // it is deleted.
   uint64_t keep_ended_seconds = 3600;
   // [secure_runtime]: names of tiers (sandbox/create/isolation.h)
-  std::string isolation;                     // of creates that ask for none; empty: namespace
-  std::vector<std::string> allowed_tiers;    // that a create may ask for; empty: all
-  std::string minimum_isolation;             // of all sandboxes; empty: `isolation`
+  std::string isolation;                   // tier of creates that ask for none; empty: namespace
+  std::vector<std::string> allowed_tiers;  // tiers that a create may ask for; empty: all
+  std::string minimum_isolation;           // weakest tier of a sandbox; empty: `isolation`
+  // [gpu]
+  std::string gpu_kind;     // "nvidia.com/gpu"; empty: sandboxes have no GPU
+  bool gpu_shared = false;  // several sandboxes may have one
+  std::vector<std::string> gpu_spec_dirs = {"/etc/cdi", "/var/run/cdi"};
   // [images]: rules of images/allowed.h; empty: all
   std::vector<std::string> allowed_images;
   std::vector<std::string> pull_images;  // rules of images/registry/reference.h; empty: none

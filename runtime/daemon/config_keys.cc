@@ -366,6 +366,20 @@ void AddIsolationKeys(std::vector<Key>* keys) {
                "weakest isolation that any sandbox may have; empty: secure_runtime.type")});
 }
 
+void AddGpuKeys(std::vector<Key>* keys) {
+  keys->insert(
+      keys->end(),
+      {TextKey("gpu", "kind", &Config::gpu_kind, CheckDeviceKind,
+               "kind of the devices that sandboxes may ask for as GPUs, in the terms of the "
+               "Container Device Interface, such as nvidia.com/gpu; empty: none"),
+       BoolKey("gpu", "shared", &Config::gpu_shared,
+               "whether several sandboxes may have one GPU, with nothing that divides its memory "
+               "and time between them"),
+       ListKey("gpu", "spec_dirs", &Config::gpu_spec_dirs, CheckAbsolutePath,
+               "directories with descriptions of these devices, as JSON files that only root can "
+               "write; read when the spawner starts")});
+}
+
 void AddImageKeys(std::vector<Key>* keys) {
   keys->insert(
       keys->end(),
@@ -612,6 +626,7 @@ const std::vector<Key>& Keys() {
     AddServerKeys(&made);
     AddRuntimeKeys(&made);
     AddIsolationKeys(&made);
+    AddGpuKeys(&made);
     AddImageKeys(&made);
     AddNetworkKeys(&made);
     AddLimitKeys(&made);

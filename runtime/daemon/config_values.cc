@@ -66,6 +66,16 @@ Result<std::string> CheckObjectStore(const std::string& text) {
   return text;
 }
 
+Result<std::string> CheckDeviceKind(const std::string& text) {
+  const size_t slash = text.find('/');
+  if (text.empty()) return text;
+  if (slash == 0 || slash == std::string::npos || slash + 1 == text.size() || text.size() > 128 ||
+      !AllOf(text.substr(0, slash), ".-_") || !AllOf(text.substr(slash + 1), "-_")) {
+    return Fail(BadValue(text, "use VENDOR/CLASS, such as nvidia.com/gpu"));
+  }
+  return text;
+}
+
 Result<std::string> CheckIsolation(const std::string& text) {
   if (text.empty()) return text;
   return sandbox::ParseIsolation(text);

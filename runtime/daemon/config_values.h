@@ -25,6 +25,8 @@ Result<std::string> CheckOptionalPath(const std::string& text);
 Result<std::string> CheckObjectStore(const std::string& text);
 // Returns the tier that a word of secure_runtime means. Accepts an empty text.
 Result<std::string> CheckIsolation(const std::string& text);
+// Checks "vendor.example/class", or an empty text.
+Result<std::string> CheckDeviceKind(const std::string& text);
 // Requires the form that the spawner accepts: it opens the path as it is and resolves nothing.
 Result<std::string> CheckHostPath(const std::string& text);
 

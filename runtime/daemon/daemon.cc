@@ -112,6 +112,7 @@ Status Daemon::Open() {
     health_.Clear("spawner");
     ++spawner_restarts_;
     TakeTiers(hello.tiers);
+    sandboxes_->check.gpus().SetOffered(hello.devices);
     sandboxes_->reconciler.Reconcile(hello);
   });
   ATOLL_ASSIGN(store_, sandbox::Store::Open(StateDir(config_) + "/atoll.db", loop_.get()));
@@ -212,6 +213,8 @@ Status Daemon::Open() {
   settings.check.swap_bytes = opened_.hello.swap_bytes;
   settings.check.isolation = IsolationPolicyOf(config_);
   settings.check.tiers = opened_.hello.tiers;
+  settings.check.devices = opened_.hello.devices;
+  settings.check.share_devices = config_.gpu_shared;
   settings.cpu_micros = [groups = opened_.hello.cgroup_path](uint32_t slot) {
     return cgroup::CpuMicrosOf(groups + "/s" + std::to_string(slot));
   };

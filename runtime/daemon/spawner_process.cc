@@ -16,6 +16,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/program.h"
 #include "runtime/base/sys.h"
+#include "runtime/daemon/cdi.h"
 
 namespace atl::daemon {
 namespace {
@@ -29,7 +30,7 @@ constexpr int kServedByAnother = 3;
 // Number of the descriptor in the spawner; 0 to 2 are the standard streams.
 constexpr int kReadyFd = 3;
 
-std::vector<std::string> SpawnerArguments(const Config& config) {
+Result<std::vector<std::string>> SpawnerArguments(const Config& config) {
   std::vector<std::string> arguments = {kProgram,       "--data-dir", config.data_dir, "--run-dir",
                                         config.run_dir, "--user",     config.user};
   for (const std::string& path : config.allowed_host_paths) {
@@ -44,6 +45,18 @@ std::vector<std::string> SpawnerArguments(const Config& config) {
   }
   for (const std::string& store : config.object_stores) {
     arguments.insert(arguments.end(), {"--object-store", store});
+  }
+  if (config.gpu_kind.empty()) return arguments;
+  auto devices = ReadCdi(config.gpu_spec_dirs, config.gpu_kind);
+  if (!devices) return Fail(std::move(devices).error().Wrap("gpu.kind " + config.gpu_kind));
+  if (devices->empty()) {
+    LogLine(LogLevel::kWarning,
+            "no file of gpu.spec_dirs describes a device of gpu.kind: sandboxes have no GPUs "
+            "('atoll doctor' says more)")
+        .Add("kind", config.gpu_kind);
+  }
+  for (const wire::Device& device : *devices) {
+    arguments.insert(arguments.end(), {"--device", wire::DeviceLine(device)});
   }
   return arguments;
 }
@@ -84,7 +97,7 @@ Status StartSpawner(const Config& config) {
   ATOLL_ASSIGN(const UniqueFd log,
                sys::Open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0640));
   ATOLL_ASSIGN(sys::Pipe pipe, sys::MakePipe());
-  std::vector<std::string> arguments = SpawnerArguments(config);
+  ATOLL_ASSIGN(std::vector<std::string> arguments, SpawnerArguments(config));
   arguments.insert(arguments.end(), {"--respawn", "yes", "--ready-fd", std::to_string(kReadyFd)});
   ATOLL_ASSIGN(const pid_t pid,
                Spawn({program,
@@ -161,7 +174,7 @@ void StopStartedSpawner(const Config& config) {
 
 Status ExecSpawner(const Config& config, const std::string& cgroup, bool trial) {
   ATOLL_ASSIGN(const std::string program, FindProgram(kProgram));
-  std::vector<std::string> arguments = SpawnerArguments(config);
+  ATOLL_ASSIGN(std::vector<std::string> arguments, SpawnerArguments(config));
   if (!cgroup.empty()) arguments.insert(arguments.end(), {"--cgroup", cgroup});
   if (trial) arguments.insert(arguments.end(), {"--trial", "yes"});
   std::vector<char*> argv;

@@ -18,6 +18,12 @@ std::string Text(std::string_view text) {
   return std::string(text);
 }
 
+void AddGpus(const Gpus& gpus, MetricSet* metrics) {
+  if (gpus.count() == 0) return;
+  metrics->Gauge("atoll_gpus", "GPUs that this host offers to sandboxes.").Add(gpus.count());
+  metrics->Gauge("atoll_gpus_free", "Those that no sandbox has.").Add(gpus.Free());
+}
+
 void AddCreates(const CreateStats& stats, MetricSet* metrics) {
   MetricFamily& creates = metrics->Counter(
       "atoll_sandbox_creates_total",
@@ -254,6 +260,7 @@ void AddMetrics(const Sandboxes& all, const Snapshots& snapshots, const Admissio
   AddDisk(images, host, metrics);
   if (host != nullptr) AddHost(*host, metrics);
   AddBudget(all.room, metrics);
+  AddGpus(all.check.gpus(), metrics);
   MetricFamily& differences =
       metrics->Counter("atoll_differences_total",
                        "Where records, spawner and kernel did not agree, by kind.", {"kind"});

@@ -77,6 +77,9 @@ void Server::Do(wire::Hello, const Answer<wire::Hello>& answer) {
   greeting.cgroup_path = host_.cgroups.path();
   greeting.swap_bytes = host_.config.swap_bytes;
   greeting.tiers = tiers_.Available();
+  for (const wire::Device& device : host_.config.devices) {
+    greeting.devices.push_back({device.name, device.env});
+  }
   greeting.prepared_slots = slots_.Stock();
   greeting.loose_slots = sandboxes_.EndLoose();
   greeting.frozen_slots = sandboxes_.FrozenSlots();

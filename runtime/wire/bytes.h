@@ -44,11 +44,6 @@ inline constexpr bool kIsVariant = false;
 template <typename... T>
 inline constexpr bool kIsVariant<std::variant<T...>> = true;
 
-template <typename T>
-inline constexpr bool kIsVector = false;
-template <typename T>
-inline constexpr bool kIsVector<std::vector<T>> = true;
-
 // Returns true if each type of a variant has a different number.
 template <typename... T>
 consteval bool NumbersDiffer(const std::variant<T...>*) {
@@ -80,18 +75,6 @@ class Writer {
   void List(const std::vector<T>& list, size_t /*most*/) {
     U32(static_cast<uint32_t>(list.size()));
     for (const T& item : list) Put(item);
-  }
-  // Writes the last field of a packet, which earlier versions do not have. The value `usual`, which
-  // earlier versions imply, is not written, so that old and new programs understand each other
-  // until another value is needed.
-  template <typename T>
-  void Added(const T& value, const T& usual, size_t most = 0) {
-    if (value == usual) return;
-    if constexpr (kIsVector<T>) {
-      List(value, most);
-    } else {
-      Put(value);
-    }
   }
   std::string Take() { return std::move(bytes_); }
   // Borrowed from the written values.
@@ -170,21 +153,8 @@ class Reader {
   void List(std::vector<T>& list, size_t most) {
     const uint32_t count = U32();
     if (count > most) ok_ = false;
+    list.clear();
     for (uint32_t i = 0; ok_ && i < count; ++i) Get(list.emplace_back());
-  }
-  // Reads such a field: `usual` if nothing is left. Bad if `usual` was written, which no Writer
-  // does.
-  template <typename T>
-  void Added(T& value, const T& usual, size_t most = 0) {
-    value = usual;
-    if (!ok_ || rest_.empty()) return;
-    if constexpr (kIsVector<T>) {
-      value.clear();
-      List(value, most);
-    } else {
-      Get(value);
-    }
-    if (value == usual) ok_ = false;
   }
   // True if every read so far succeeded.
   bool ok() const { return ok_; }

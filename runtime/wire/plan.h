@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cgroup/limits.h"
+#include "runtime/wire/device.h"
 #include "runtime/wire/layer.h"
 #include "runtime/wire/tier.h"
 #include "runtime/wire/volume.h"
@@ -24,6 +25,7 @@ struct Plan {
   std::string resolv_conf;  // content of /etc/resolv.conf, at most kMaxEtcFile
   cgroup::Limits limits;
   std::vector<Volume> volumes;       // up to kMaxVolumes
+  std::vector<std::string> devices;  // names, up to kMaxDevices (device.h)
   std::string tier{kNamespaceTier};  // the slot's tier
 
   template <typename Self, typename Io>
@@ -33,7 +35,8 @@ struct Plan {
     io(self.readonly_root, self.hostname, self.hosts, self.resolv_conf);
     io(self.limits);
     io.List(self.volumes, kMaxVolumes);
-    io.Added(self.tier, std::string(kNamespaceTier));
+    io.List(self.devices, kMaxDevices);
+    io(self.tier);
   }
 };
 inline constexpr size_t kMaxEtcFile = 8192;

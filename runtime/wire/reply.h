@@ -13,6 +13,7 @@
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/wire/bytes.h"
+#include "runtime/wire/device.h"
 #include "runtime/wire/layer.h"
 #include "runtime/wire/step.h"
 #include "runtime/wire/tier.h"
@@ -20,7 +21,7 @@
 namespace atl::wire {
 
 // Raised with every change of a message.
-inline constexpr uint32_t kSpawnerProtocol = 16;
+inline constexpr uint32_t kSpawnerProtocol = 17;
 static_assert(cgroup::kLimitFields.size() == 11, "requests have grown: raise kSpawnerProtocol");
 
 // Most sandboxes in one packet. Each may have 582 bytes there; the rest follows in further packets.
@@ -87,6 +88,7 @@ struct Greeting {
   std::vector<std::string> limits_available;  // keys of cgroup::kLimitFields
   std::string cgroup_path;  // group of this instance, where the daemon may read usage
   uint64_t swap_bytes = 0;  // size of the swap area for paused sandboxes; 0: there is none
+  std::vector<OfferedDevice> devices;  // those of the operator, such as GPUs
   std::vector<uint32_t> prepared_slots;
   // slots of sandboxes for which the kernel was asked to freeze
   std::vector<uint32_t> frozen_slots;
@@ -105,13 +107,14 @@ struct Greeting {
     io(self.protocol, self.instance, self.cgroup_v2);
     io.List(self.limits_available, 64);
     io(self.cgroup_path, self.swap_bytes);
+    io.List(self.devices, kMaxDevices);
     io.List(self.prepared_slots, kMaxSlots);
     io.List(self.frozen_slots, kMaxSlots);
     io.List(self.stray_slots, kMaxSlots);
     io.List(self.loose_slots, kMaxSlots);
     io.List(self.sandboxes, kSandboxesPerReply);
     io(self.more);
-    io.Added(self.tiers, UsualTiers(), kMaxTiers);
+    io.List(self.tiers, kMaxTiers);
   }
 };
 

@@ -46,7 +46,7 @@ struct PrepareSlot {
   template <typename Self, typename Io>
   static void Fields(Self& self, Io& io) {
     io(self.slot, self.limits, self.control, self.listener);
-    io.Added(self.tier, std::string(kNamespaceTier));
+    io(self.tier);
   }
 };
 

@@ -48,6 +48,9 @@ PRIV_TEST(HostileDaemon, PlansAreChecked) {
             "invalid_argument");
   EXPECT_EQ(code([](wire::Plan& plan) { plan.volumes = {{.target = "/a/../b"}}; }),
             "invalid_argument");
+  // The operator gives this spawner no devices.
+  EXPECT_EQ(code([](wire::Plan& plan) { plan.devices = {"0"}; }), "not_found");
+  EXPECT_EQ(code([](wire::Plan& plan) { plan.devices = {"/dev/kmsg"}; }), "not_found");
   // The refused plans have changed nothing: the slot is still there.
   auto sandbox = spawner.Build(SpawnerFixture::PlanFor(1));
   EXPECT_TRUE(sandbox);

@@ -36,6 +36,9 @@ Finding CheckDiskLimits(const HostOptions& options);
 // daemon.cc: the problems that the running daemon reports.
 std::vector<Finding> CheckDaemon(const cli::Settings& settings);
 
+// gpu.cc: empty on a host without GPUs.
+std::vector<Finding> CheckGpu();
+
 // service.cc
 Finding CheckUser(const HostOptions& options);
 Finding CheckPort(const HostOptions& options);

@@ -266,7 +266,8 @@ std::string ReadExtensions(const std::map<std::string, std::string>& extensions,
   if (!wrong.empty()) return wrong;
   if (const auto found = extensions.find(sandbox::kIsolation); found != extensions.end()) {
     auto tier = sandbox::ParseIsolation(found->second);
-    if (!tier) return std::string("extensions ") + sandbox::kIsolation + " " + tier.error().message();
+    if (!tier)
+      return std::string("extensions ") + sandbox::kIsolation + " " + tier.error().message();
     wanted->isolation = *std::move(tier);
   }
   if (spec.unique_name && !wanted->metadata.contains(sandbox::kName)) {

@@ -260,6 +260,7 @@ nlohmann::json InspectJson(const DiagnosticsSubject& subject) {
                    {"action", s.spec.idle->ends ? "end" : "pause"}};
   }
   out["isolation"] = TierOf(s.spec);
+  if (!s.devices.empty()) out["gpus"] = s.devices;
   out["pauseMemory"] = s.spec.reclaims ? "reclaim" : "keep";
   return out;
 }

@@ -20,6 +20,19 @@ std::string HostnameOf(const std::string& id) {
   return name;
 }
 
+// A device's variable replaces the image's. Its libraries come behind the directories that are
+// searched anyway.
+void SetVariable(const std::string& entry, std::vector<std::string>* env) {
+  const std::string name = entry.substr(0, entry.find('=') + 1);
+  for (std::string& other : *env) {
+    if (!other.starts_with(name)) continue;
+    other = name == "LD_LIBRARY_PATH=" && other != name ? other + ":" + entry.substr(name.size())
+                                                        : entry;
+    return;
+  }
+  env->push_back(entry);
+}
+
 }  // namespace
 
 wire::Plan PlanOf(const Sandbox& sandbox, const netpolicy::SlotAddresses& addresses) {
@@ -37,6 +50,7 @@ wire::Plan PlanOf(const Sandbox& sandbox, const netpolicy::SlotAddresses& addres
   plan.volumes = sandbox.spec.volumes;
   plan.readonly_root = sandbox.spec.readonly_root;
   plan.tier = TierOf(sandbox.spec);
+  plan.devices = sandbox.devices;
   return plan;
 }
 
@@ -45,6 +59,7 @@ wire::StartMessage StartMessageOf(const Sandbox& sandbox) {
   message.sandbox_id = sandbox.id;
   message.argv = sandbox.spec.entrypoint;
   message.env = EnvironmentOf(sandbox);
+  for (const std::string& entry : sandbox.device_env) SetVariable(entry, &message.env);
   message.env.push_back(std::string(kIdVariable) + "=" + sandbox.id);
   message.cwd = sandbox.config.working_dir;
   message.user = sandbox.config.user;

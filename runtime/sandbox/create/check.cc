@@ -144,6 +144,13 @@ std::optional<int64_t> SecondsUntil(std::optional<int64_t> deadline_ms, int64_t 
   return (*deadline_ms - now_ms) / 1000;
 }
 
+// GPUs are for sandboxes with a client.
+Status HasNoGpu(const std::map<std::string, std::string>& resource_limits, const char* what) {
+  if (!resource_limits.contains(kGpu)) return {};
+  return Fail(Code::kInvalidArgument, std::string("resourceLimits.gpu: sandboxes of a ") + what +
+                                          " have no GPU; ask for it in a create");
+}
+
 CreateError RefusedIsolation(const Error& error) {
   CreateError refused(error);
   refused.isolation = true;
@@ -246,8 +253,10 @@ Result<Checked> Check::Whole(const tenants::Caller& caller, const std::string& o
     s.message = "Its image is being imported";
   }
   ATOLL_TRY(CheckEnvironment(s));
-  ATOLL_ASSIGN(s.spec.limits, cgroup::ParseLimits(wanted.resource_limits, settings_.defaults,
-                                                  settings_.limits_available));
+  std::map<std::string, std::string> limits = wanted.resource_limits;
+  ATOLL_ASSIGN(const size_t gpus, gpus_.Parse(&limits));
+  ATOLL_ASSIGN(s.spec.limits,
+               cgroup::ParseLimits(limits, settings_.defaults, settings_.limits_available));
   ATOLL_ASSIGN(s.spec.reserved, ParseReservation(wanted.resource_requests, s.spec.limits));
   ATOLL_TRY(SetTerms(caller, wanted, s));
   if (settings_.access_tokens) s.access_token = NewAccessToken();
@@ -261,6 +270,7 @@ Result<Checked> Check::Whole(const tenants::Caller& caller, const std::string& o
     }
     ATOLL_ASSIGN(s.authority, intercept::MakeAuthority(s.id));
   }
+  ATOLL_TRY(gpus_.Give(gpus, {}, s));
   return checked;
 }
 
@@ -380,6 +390,7 @@ Result<Sandbox> Check::Claimed(const tenants::Caller& caller, const Wanted& want
 
 Result<Checked> Check::Member(const TemplateRecord& record) const {
   ATOLL_TRY(MakesTemplates({.tenant = record.tenant}));
+  ATOLL_TRY(HasNoGpu(record.resource_limits, "template"));
   // The template's tenant has given the name of the image. The member belongs to the host until its
   // claim.
   ATOLL_ASSIGN(Checked checked,
@@ -394,6 +405,7 @@ Result<Checked> Check::Member(const TemplateRecord& record) const {
 
 Result<Sandbox> Check::PoolMember(const PoolRecord& pool) const {
   Sandbox member;
+  ATOLL_TRY(HasNoGpu(pool.resource_limits, "pool"));
   ATOLL_ASSIGN(images::Image image,
                parts_.images.Find(tenants::Caller{.tenant = pool.tenant}, pool.image));
   // The member belongs to the host until its claim, so Image does not know the tenant.
@@ -405,8 +417,9 @@ Result<Sandbox> Check::PoolMember(const PoolRecord& pool) const {
   return member;
 }
 
-tl::expected<std::vector<Sandbox>, CreateError> Check::Children(
-    const tenants::Caller& caller, const Sandbox& parent, size_t count) const {
+tl::expected<std::vector<Sandbox>, CreateError> Check::Children(const tenants::Caller& caller,
+                                                                const Sandbox& parent,
+                                                                size_t count) const {
   if (IsLive(parent.state)) {
     if (auto allowed = StillAllowed(parent); !allowed) return tl::unexpected(allowed.error());
   }
@@ -419,8 +432,8 @@ tl::expected<std::vector<Sandbox>, CreateError> Check::Children(
   return *std::move(children);
 }
 
-Result<std::vector<Sandbox>> Check::ChildrenOf(const tenants::Caller& caller,
-                                               const Sandbox& parent, size_t count) const {
+Result<std::vector<Sandbox>> Check::ChildrenOf(const tenants::Caller& caller, const Sandbox& parent,
+                                               size_t count) const {
   const std::string& id = parent.id;
   if (!IsLive(parent.state)) {
     return Fail(Code::kFailedPrecondition, "sandbox " + id + " is " +
@@ -441,8 +454,11 @@ Result<std::vector<Sandbox>> Check::ChildrenOf(const tenants::Caller& caller,
     ATOLL_TRY(terms->CheckLifetime(SecondsUntil(parent.expires_at_ms, now_ms)));
   }
   std::vector<Sandbox> children(count, parent);
+  for (Sandbox& child : children) child.devices.clear();
   for (size_t made = 0; made < count; ++made) {
     Sandbox& child = children[made];
+    // A device has one owner: each child gets others.
+    ATOLL_TRY(gpus_.Give(parent.devices.size(), children, child));
     child.id = child.spec.network.sandbox = NewSandboxId();
     child.host_id.clear();
     // The child uses the parent's layers, which it holds itself, and not the snapshot.
@@ -471,8 +487,8 @@ Result<std::vector<Sandbox>> Check::ChildrenOf(const tenants::Caller& caller,
 }
 
 tl::expected<void, CreateError> Check::StillAllowed(const Sandbox& sandbox) const {
-  if (Status allowed = CheckImage(parts_.terms.Of(sandbox.tenant), sandbox.spec.image,
-                                  sandbox.image_digest);
+  if (Status allowed =
+          CheckImage(parts_.terms.Of(sandbox.tenant), sandbox.spec.image, sandbox.image_digest);
       !allowed) {
     CreateError refused(std::move(allowed).error());
     refused.image = refused.code() == Code::kPermissionDenied;

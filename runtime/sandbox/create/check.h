@@ -15,6 +15,7 @@
 #include "netpolicy/network.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/result.h"
+#include "runtime/sandbox/create/gpus.h"
 #include "runtime/sandbox/create/isolation.h"
 #include "runtime/sandbox/create/pending_imports.h"
 #include "runtime/sandbox/record/sandbox.h"
@@ -54,6 +55,8 @@ class Check {
     uint64_t swap_bytes = 0;  // size of the spawner's swap area for paused sandboxes; 0: none
     Isolation::Policy isolation = {};
     std::vector<std::string> tiers = wire::Greeting::UsualTiers();  // those of the spawner
+    std::vector<wire::OfferedDevice> devices = {};                  // those of the spawner
+    bool share_devices = false;  // several sandboxes may have one GPU
   };
   // All parts outlive this object.
   struct Parts {
@@ -72,7 +75,8 @@ class Check {
   Check(const Parts& parts, Settings settings)
       : parts_(parts),
         settings_(std::move(settings)),
-        isolation_(settings_.isolation, settings_.tiers) {}
+        isolation_(settings_.isolation, settings_.tiers),
+        gpus_(parts.registry, settings_.share_devices, settings_.devices) {}
   Check(const Check&) = delete;
   Check& operator=(const Check&) = delete;
 
@@ -113,6 +117,8 @@ class Check {
 
   Isolation& isolation() { return isolation_; }
   const Isolation& isolation() const { return isolation_; }
+  Gpus& gpus() { return gpus_; }
+  const Gpus& gpus() const { return gpus_; }
 
   uint64_t swap_bytes() const { return settings_.swap_bytes; }
 
@@ -142,6 +148,7 @@ class Check {
   const Parts parts_;
   Settings settings_;
   Isolation isolation_;
+  Gpus gpus_;
 };
 
 }  // namespace atl::sandbox

@@ -7,7 +7,7 @@
 namespace atl::sandbox {
 namespace {
 
-// In ascending order of strength.
+// Ascending strength.
 constexpr std::string_view kTiers[] = {wire::kNamespaceTier, "gvisor", "microvm"};
 
 struct Word {
@@ -56,9 +56,9 @@ Isolation::Isolation(Policy policy, std::vector<std::string> available)
 
 Status Isolation::CheckPolicy(const Policy& policy) {
   if (!policy.minimum.empty() && IsWeakerTier(policy.type, policy.minimum)) {
-    return Fail(Code::kInvalidArgument,
-                "secure_runtime.type is " + policy.type +
-                    ", which is weaker than secure_runtime.minimum, " + policy.minimum);
+    return Fail(Code::kInvalidArgument, "secure_runtime.type is " + policy.type +
+                                            ", which is weaker than secure_runtime.minimum, " +
+                                            policy.minimum);
   }
   if (!policy.allowed.empty() && !Has(policy.allowed, policy.type)) {
     return Fail(Code::kInvalidArgument, "secure_runtime.allow does not hold secure_runtime.type, " +
@@ -78,17 +78,17 @@ Status Isolation::CheckType() const {
 Result<std::string> Isolation::Choose(const std::string& asked) const {
   const std::string& tier = asked.empty() ? policy_.type : asked;
   if (IsWeakerTier(tier, policy_.minimum)) {
-    return Fail(Code::kPermissionDenied, "isolation " + tier +
-                                             " is weaker than this server allows: at least " +
-                                             policy_.minimum);
+    return Fail(
+        Code::kPermissionDenied,
+        "isolation " + tier + " is weaker than this server allows: at least " + policy_.minimum);
   }
   if (!policy_.allowed.empty() && !Has(policy_.allowed, tier)) {
-    return Fail(Code::kPermissionDenied, "isolation " + tier + " is not allowed by this server: " +
-                                             Listed(policy_.allowed));
+    return Fail(Code::kPermissionDenied,
+                "isolation " + tier + " is not allowed by this server: " + Listed(policy_.allowed));
   }
   if (!Has(available_, tier)) {
-    return Fail(Code::kUnimplemented, "isolation " + tier + " is not available on this host: " +
-                                          Listed(available_));
+    return Fail(Code::kUnimplemented,
+                "isolation " + tier + " is not available on this host: " + Listed(available_));
   }
   return tier;
 }

@@ -105,9 +105,9 @@ void Launch::BuildInstead(ParkedSandbox& parked, const Error& why) {
 }
 
 void Launch::TakeTurn() {
-  parts_.slots.Take([self = shared_from_this()](
-                        Result<SlotPool::Ready> slot) { self->GotSlot(std::move(slot)); },
-                    Tier());
+  parts_.slots.Take(
+      [self = shared_from_this()](Result<SlotPool::Ready> slot) { self->GotSlot(std::move(slot)); },
+      Tier());
 }
 
 void Launch::GotSlot(Result<SlotPool::Ready> slot) {

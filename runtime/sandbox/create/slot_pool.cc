@@ -253,8 +253,8 @@ void SlotPool::Prepare(uint32_t slot, const std::string& tier) {
   }
   // std::function requires copyable captures.
   auto control = std::make_shared<UniqueFd>(std::move(sockets->control));
-  const auto done = guard_([this, slot, tier, control, generation = generation_](
-                               const Result<wire::PreparedSlot>& prepared) {
+  const auto done = guard_([this, slot, tier, control,
+                            generation = generation_](const Result<wire::PreparedSlot>& prepared) {
     if (generation != generation_) return;
     --preparing_;
     Prepared({slot, tier, std::move(*control)}, prepared);

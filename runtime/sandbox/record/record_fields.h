@@ -51,6 +51,8 @@ void VisitFields(S& s, Io& io) {
   io.Optional("volumes", s.spec.volumes);
   io.Optional("readonly_root", s.spec.readonly_root);
   io.Optional("isolation", s.spec.isolation);
+  io.Optional("devices", s.devices);
+  io.Optional("device_env", s.device_env);
   io.Optional("unique_name", s.spec.unique_name);
   io.Optional("secure_token", s.secure_token);
   io.Optional("authority", s.authority);

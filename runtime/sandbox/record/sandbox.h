@@ -136,6 +136,8 @@ struct Sandbox {
   Spec spec;
 
   // The daemon found or made these.
+  std::vector<std::string> devices;     // its GPUs, by name (create/gpus.h)
+  std::vector<std::string> device_env;  // their variables, NAME=VALUE
   std::string image_digest;
   images::ImageConfig config;  // the image's, or the snapshot's version of it
   std::vector<wire::LayerId> layers;
@@ -167,7 +169,7 @@ inline bool HasImageOf(const Sandbox& ahead, const Sandbox& wanted) {
 // Returns true if the sandbox that was built ahead is what a build of `wanted` would make.
 inline bool IsBuiltLike(const Sandbox& ahead, const Sandbox& wanted) {
   return HasImageOf(ahead, wanted) && ahead.spec.limits == wanted.spec.limits &&
-         ahead.spec.isolation == wanted.spec.isolation;
+         ahead.spec.isolation == wanted.spec.isolation && ahead.devices == wanted.devices;
 }
 
 // The reasons in a record for pauses by the idle policy. Pauses by a client have other reasons.

@@ -32,10 +32,11 @@ std::string AutomaticKey(const std::string& image_owner, const std::string& imag
   return "/" + images::ImageKey(image_owner, image);
 }
 
-// The build decides volumes and a read-only root, so no member has them.
-std::optional<ColdReason> WhyBuilt(const Spec& wanted) {
-  if (!wanted.volumes.empty()) return ColdReason::kVolumes;
-  if (wanted.readonly_root) return ColdReason::kReadOnlyRoot;
+// The build decides volumes, GPUs and a read-only root, so no member has them.
+std::optional<ColdReason> WhyBuilt(const Sandbox& wanted) {
+  if (!wanted.spec.volumes.empty()) return ColdReason::kVolumes;
+  if (wanted.spec.readonly_root) return ColdReason::kReadOnlyRoot;
+  if (!wanted.devices.empty()) return ColdReason::kGpus;
   return std::nullopt;
 }
 
@@ -59,6 +60,10 @@ std::string_view ColdReasonName(ColdReason reason) {
       return "open_files";
     case ColdReason::kLimits:
       return "limits";
+    case ColdReason::kGpus:
+      return "gpus";
+    case ColdReason::kTier:
+      return "isolation";
   }
   return "";
 }
@@ -277,10 +282,11 @@ std::unique_ptr<ParkedSandbox> WarmPools::Take(const std::string& key, const San
 }
 
 std::optional<ColdReason> WarmPools::WhyCold(const Pool& pool, const Sandbox& wanted) {
-  if (const auto why = WhyBuilt(wanted.spec)) return why;
+  if (const auto why = WhyBuilt(wanted)) return why;
   if (pool.members.empty()) return ColdReason::kEmpty;
   const Sandbox& member = pool.members.front()->sandbox;
   if (!HasImageOf(member, wanted)) return ColdReason::kImage;
+  if (member.spec.isolation != wanted.spec.isolation) return ColdReason::kTier;
   // The kernel lets only privilege raise a limit of open files that was lowered, and the spawner
   // may lack it.
   const uint64_t open_files = member.spec.limits.nofile;
@@ -297,7 +303,7 @@ void WarmPools::CountCold(const std::string& key, ColdReason reason) {
 std::unique_ptr<ParkedSandbox> WarmPools::TakeAutomatic(
     const std::string& image_owner, const Sandbox& wanted,
     const std::map<std::string, std::string>& resource_limits) {
-  if (most_automatic_ == 0 || WhyBuilt(wanted.spec)) return nullptr;
+  if (most_automatic_ == 0 || WhyBuilt(wanted)) return nullptr;
   const std::string key = AutomaticKey(image_owner, wanted.spec.image);
   const int64_t now_us = parts_.clock.BootMicros();
   const auto found = pools_.find(key);

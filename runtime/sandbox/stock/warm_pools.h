@@ -49,9 +49,11 @@ enum class ColdReason : uint8_t {
   kReadOnlyRoot,  // … and whether the root can be written
   kOpenFiles,     // the members have another limit of open files, and it cannot be lifted
   kLimits,        // the member could not take the limits; the log says why
+  kGpus,          // the build decides GPUs
+  kTier,          // the members have another tier
 };
-inline constexpr int kColdReasons = 6;
-// "empty", "image", "volumes", "read_only_root", "open_files", "limits".
+inline constexpr int kColdReasons = 8;
+// "empty", "image", "volumes", "read_only_root", "open_files", "limits", "gpus", "isolation".
 std::string_view ColdReasonName(ColdReason reason);
 
 // Counts creates of pools, by what they got.

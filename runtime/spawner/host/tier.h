@@ -55,8 +55,8 @@ class Tier {
   virtual Result<pid_t> Prepare(const SlotChildInput& input, SlotChildReport* report) const = 0;
   // Puts the root of the plan's image into a prepared slot of this tier; the caller then opens the
   // gate. `first`: a pidfd of the slot's first process. `buckets`: for each of the plan's volumes
-  // the mount of a bucket, or -1. Without volumes it runs in the spawner and returns within
-  // kVforkSeconds. With volumes it runs in a process of its own, which may never come back.
+  // the mount of a bucket, or -1. Without volumes and devices it runs in the spawner and returns
+  // within kVforkSeconds. With either it runs in a process of its own, which may never come back.
   virtual RootReport Build(const wire::Plan& plan, const std::vector<int>& buckets,
                            const Slot& slot, int first) const = 0;
   // Changes what no cgroup limits in a parked sandbox: open files, /dev/shm, and the processors

@@ -7,6 +7,7 @@
 #include "runtime/base/sys.h"
 #include "runtime/spawner/kernel/vfork_clone.h"
 #include "runtime/spawner/kernel/worker.h"
+#include "runtime/spawner/root/device_mounts.h"
 #include "runtime/spawner/root/root_steps.h"
 #include "runtime/spawner/root/volume_mounts.h"
 #include "runtime/spawner/slot/slot_mounts.h"
@@ -39,6 +40,7 @@ struct RootInput {
   const wire::Plan* plan;
   const Slot* slot;
   const std::vector<VolumeSource>* volumes;
+  const DeviceSources* devices;
   int execd;
   RootReport* report;
   int64_t began_us;
@@ -49,6 +51,7 @@ Status RunSteps(const RootInput& start) {
                   .plan = start.plan,
                   .slot = start.slot,
                   .volumes = start.volumes,
+                  .devices = start.devices,
                   .execd = start.execd,
                   .root = {}};
   // The first step's time includes the clone.
@@ -76,7 +79,9 @@ RootReport MountRoot(const Host& host, const wire::Plan& plan, const Slot& slot,
   RootReport report;
   report.step = Step::kLimits;
   const std::vector<VolumeSource> none;
-  RootInput start{&host, &plan, &slot, &none, execd, &report, SystemClock().BootMicros()};
+  const DeviceSources no_devices;
+  RootInput start{&host,       &plan, &slot,   &none,
+                  &no_devices, execd, &report, SystemClock().BootMicros()};
   const auto child = Vfork(0, -1, RunRootChild, &start);
   if (!child) report.status = Fail(child.error());
   return report;
@@ -92,11 +97,16 @@ RootReport MountRootHere(const Host& host, const wire::Plan& plan, const std::ve
     report.status = Fail(std::move(volumes).error());
     return report;
   }
+  const auto devices = OpenDevices(host, plan.devices);
+  if (!devices) {
+    report.status = Fail(devices.error());
+    return report;
+  }
   // The ids have changed on the way.
   EndWithParent();
   for (size_t i = 0; i < volumes->size(); ++i) (*volumes)[i].bucket = buckets[i];
   const int64_t opened_us = SystemClock().BootMicros();
-  report.status = RunSteps({&host, &plan, &slot, &*volumes, execd, &report, opened_us});
+  report.status = RunSteps({&host, &plan, &slot, &*volumes, &*devices, execd, &report, opened_us});
   report.micros[static_cast<size_t>(Step::kVolumes)] += static_cast<uint32_t>(opened_us - began_us);
   return report;
 }

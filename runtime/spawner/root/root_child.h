@@ -27,14 +27,14 @@ struct RootReport {
   wire::StepMicros micros{};             // durations of its own steps, in microseconds
 };
 
-// Mounts the root of a plan without volumes, in a child that borrows this process's memory.
-// `execd`: a pidfd, taken while nobody can have reaped it. Returns when the steps have ended; the
-// caller reaps the child.
+// Mounts the root of a plan without volumes and devices, in a child that borrows this process's
+// memory. `execd`: a pidfd, taken while nobody can have reaped it. Returns when the steps have
+// ended; the caller reaps the child.
 RootReport MountRoot(const Host& host, const wire::Plan& plan, const Slot& slot, int execd);
 
-// Mounts the root of a plan with volumes, in this process, which stays in the slot's namespaces and
-// may never come back (volume_work.h). `buckets`: for each of the plan's volumes the mount of a
-// bucket, or -1.
+// Mounts the root of a plan with volumes or devices, in this process, which stays in the slot's
+// namespaces and may never come back (volume_work.h). `buckets`: for each of the plan's volumes the
+// mount of a bucket, or -1.
 RootReport MountRootHere(const Host& host, const wire::Plan& plan, const std::vector<int>& buckets,
                          const Slot& slot, int execd);
 

@@ -20,12 +20,15 @@ struct Plan;
 
 namespace atl::spawner {
 
+struct DeviceSources;
+
 // Input of the steps, and what one step leaves for the next.
 struct RootState {
   const Host* host = nullptr;
   const wire::Plan* plan = nullptr;
   const Slot* slot = nullptr;
   const std::vector<VolumeSource>* volumes = nullptr;  // one for each volume of the plan
+  const DeviceSources* devices = nullptr;              // those of the plan
   int execd = -1;                                      // pidfd
   UniqueFd root;                                       // the mounted root, O_PATH
 };

@@ -1,6 +1,7 @@
 #include "runtime/spawner/root/volume_mounts.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 
 #include "runtime/base/sys.h"
 #include "runtime/spawner/kernel/mounts.h"
+#include "runtime/spawner/root/device_mounts.h"
 #include "runtime/spawner/root/volume_fill.h"
 #include "runtime/wire/plan.h"
 
@@ -64,6 +66,33 @@ class Targets {
     ATOLL_TRY(Attach(source.mount.get(), target.get(), volume.target.c_str()));
     ATOLL_ASSIGN(const Place place, PlaceOf(source.mount.get()));
     mounts_.push_back(place.mount);
+    return {};
+  }
+
+  // Makes a symbolic link, with its directory. Replaces a link that leads elsewhere, as one of a
+  // snapshot from before an upgrade of the driver, and leaves anything else as it is.
+  Status Link(const wire::DevicePath& link) {
+    const std::string path = link.target.substr(1);
+    const size_t slash = path.rfind('/');
+    UniqueFd opened;
+    if (slash != std::string::npos) {
+      auto found = Open(path.substr(0, slash), true);
+      if (!found) return Fail(Unusable(link.target, found.error()));
+      opened = std::move(*found);
+    }
+    const int directory = opened ? opened.get() : root_;
+    const std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
+    ATOLL_ASSIGN(const Place place, PlaceOf(directory));
+    ATOLL_TRY(CheckMount(place, link.target));
+    if (::symlinkat(link.source.c_str(), directory, name.c_str()) == 0) return {};
+    if (errno != EEXIST) return FailSys("symlink " + link.target);
+    char now[PATH_MAX];
+    const ssize_t size = ::readlinkat(directory, name.c_str(), now, sizeof now);
+    if (size < 0 || std::string_view(now, static_cast<size_t>(size)) == link.source) return {};
+    if (::unlinkat(directory, name.c_str(), 0) != 0) return FailSys("unlink " + link.target);
+    if (::symlinkat(link.source.c_str(), directory, name.c_str()) != 0) {
+      return FailSys("symlink " + link.target);
+    }
     return {};
   }
 
@@ -142,7 +171,8 @@ class Targets {
 
 Status MountVolumes(RootState& state) {
   const std::vector<wire::Volume>& volumes = state.plan->volumes;
-  if (volumes.empty()) return {};
+  if (volumes.empty() && state.plan->devices.empty()) return {};
+  ATOLL_TRY(AttachNodes(state));
   // /a is attached before /a/b, which it would otherwise hide.
   std::vector<size_t> order(volumes.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -153,6 +183,15 @@ Status MountVolumes(RootState& state) {
                    [&](size_t a, size_t b) { return depth(a) < depth(b); });
   ATOLL_ASSIGN(Targets targets, Targets::In(state.root.get()));
   const uid_t owner = state.host->IdBase(state.plan->slot);
+  // Before the volumes, so that a target of a device is never made in a volume.
+  for (const DeviceMount& file : state.devices->files) {
+    const wire::Volume as_volume{.kind = wire::Volume::Kind::kHost,
+                                 .source = "a device",
+                                 .target = file.target,
+                                 .read_only = true};
+    ATOLL_TRY(targets.Mount(as_volume, file.source, owner));
+  }
+  for (const wire::DevicePath& link : state.devices->links) ATOLL_TRY(targets.Link(link));
   const auto bucket = [&](size_t i) { return (*state.volumes)[i].bucket; };
   for (const size_t i : order) {
     if (bucket(i) < 0) ATOLL_TRY(targets.Mount(volumes[i], (*state.volumes)[i], owner));

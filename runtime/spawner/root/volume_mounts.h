@@ -1,4 +1,4 @@
-// The step of a build that attaches volumes to the new root.
+// The step of a build that attaches devices and volumes to the new root.
 #pragma once
 
 #include "runtime/base/result.h"

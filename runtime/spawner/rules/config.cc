@@ -160,6 +160,8 @@ Result<Config> ParseCommandLine(int argc, char** argv) {
       config.objects = value;
     } else if (flag == "--object-store") {
       ATOLL_TRY(wire::AddObjectStore(value, &config.object_stores));
+    } else if (flag == "--device") {
+      ATOLL_TRY(wire::AddDevice(value, &config.devices));
     } else if (flag == "--ready-fd") {
       std::from_chars(value.data(), value.data() + value.size(), config.ready_fd);
     } else if (flag == "--respawn") {
@@ -195,7 +197,8 @@ Result<Config> ParseCommandLine(int argc, char** argv) {
     return Fail(Code::kInvalidArgument,
                 "usage: atoll-spawner --data-dir /DIR --run-dir /DIR --user NAME [--execd PATH] "
                 "[--unpack PATH] [--objects PATH] [--capabilities LIST] [--host-path /DIR]… "
-                "[--object-store LINE]… [--log-format FORMAT] [--swap-size BYTES] [--swap-kind "
+                "[--object-store LINE]… [--device LINE]… [--log-format FORMAT] [--swap-size BYTES] "
+                "[--swap-kind "
                 "KIND] [--cgroup /PATH] "
                 "[--respawn yes] [--successor yes] [--trial yes] "
                 "[--ready-fd N]");

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/base/result.h"
+#include "runtime/wire/device.h"
 #include "runtime/wire/object_store.h"
 
 namespace atl::spawner {
@@ -54,6 +55,7 @@ struct Config {
   std::string program;  // our own path at start: an upgrade puts the new file there
   // Directories that host paths of volumes lie beneath: plain absolute paths, none by default.
   std::vector<std::string> host_paths;
+  std::vector<wire::Device> devices;             // devices that sandboxes may get; none by default
   std::vector<wire::ObjectStore> object_stores;  // stores of buckets for volumes; none by default
   std::string execd;  // paths of the programs to run; beside our own by default
   std::string unpack;
@@ -71,7 +73,8 @@ struct Config {
 };
 
 // Flags: --data-dir D --run-dir R --user NAME [--execd P] [--unpack P] [--objects P] [--ready-fd N]
-//        [--capabilities cap_chown,…] [--host-path /DIR]… [--object-store LINE]… [--cgroup /PATH]
+//        [--capabilities cap_chown,…] [--host-path /DIR]… [--object-store LINE]… [--device LINE]…
+//        [--cgroup /PATH]
 //        [--respawn yes] [--swap-size BYTES] [--swap-kind auto|dm-crypt|zram] [--successor yes]
 //        [--trial yes] [--log-format text|json], which is in force at once
 // An error of this is the exit status 2, one of a check at the start 1; 3 is "another one serves".

@@ -15,6 +15,7 @@
 #include "runtime/base/sys.h"
 #include "runtime/spawner/buckets/object_mounts.h"
 #include "runtime/spawner/host/limit_policy.h"
+#include "runtime/spawner/root/device_mounts.h"
 #include "runtime/spawner/root/root_child.h"
 #include "runtime/spawner/root/volume_work.h"
 #include "runtime/wire/plan.h"
@@ -74,6 +75,10 @@ Status Sandboxes::CheckPlan(const wire::Plan& plan) const {
       return Fail(Code::kNotFound, "plan: no layer " + std::to_string(layer));
     }
   }
+  if (!plan.devices.empty() && plan.tier != wire::kNamespaceTier) {
+    return Fail(Code::kUnimplemented, "plan: the tier '" + plan.tier + "' has no devices");
+  }
+  ATOLL_TRY(CheckDevices(host_, plan.devices));
   return CheckLimits(host_, plan.limits);
 }
 
@@ -116,7 +121,7 @@ void Sandboxes::Build(const wire::Plan& plan, Built done) {
   sandbox.limits = plan.limits;
   auto execd = sys::PidfdOpen(slot->execd);
   if (!execd) return FailBuild(plan.id, execd.error(), Step::kLimits, done);
-  if (plan.volumes.empty()) {
+  if (plan.volumes.empty() && plan.devices.empty()) {
     return Mounted(plan.id, slot->gate.get(), (*tier)->Build(plan, {}, *slot, execd->get()),
                    std::move(built), done);
   }

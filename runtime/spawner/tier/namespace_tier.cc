@@ -20,7 +20,7 @@ Result<pid_t> NamespaceTier::Prepare(const SlotChildInput& input, SlotChildRepor
 
 RootReport NamespaceTier::Build(const wire::Plan& plan, const std::vector<int>& buckets,
                                 const Slot& slot, int first) const {
-  if (plan.volumes.empty()) return MountRoot(host_, plan, slot, first);
+  if (plan.volumes.empty() && plan.devices.empty()) return MountRoot(host_, plan, slot, first);
   return MountRootHere(host_, plan, buckets, slot, first);
 }
 

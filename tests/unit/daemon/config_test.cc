@@ -111,6 +111,22 @@ dns = ["9.9.9.9", "1.1.1.1:53"]
   EXPECT_EQ(c.dns, (std::vector<std::string>{"9.9.9.9", "1.1.1.1:53"}));
 }
 
+TEST(Config, EveryKeyOfTheGpus) {
+  const Config c = Parsed(R"(
+[gpu]
+kind = "nvidia.com/gpu"
+shared = true
+spec_dirs = ["/etc/cdi/"]
+)");
+  EXPECT_EQ(c.gpu_kind, "nvidia.com/gpu");
+  EXPECT_TRUE(c.gpu_shared);
+  EXPECT_EQ(c.gpu_spec_dirs, std::vector<std::string>{"/etc/cdi"});
+  for (const char* kind : {"nvidia", "/gpu", "nvidia.com/", "nvidia.com/gpu=0", "a/b/c"}) {
+    EXPECT_NE(ErrorOf(std::string("[gpu]\nkind = \"") + kind + "\"").find("gpu.kind"),
+              std::string::npos);
+  }
+}
+
 TEST(Config, EveryKeyOfTheIsolation) {
   EXPECT_EQ(IsolationPolicyOf(Parsed("")).type, "namespace");
   const Config c = Parsed(R"(

@@ -253,7 +253,7 @@ class FakeSpawner final : public launch::SpawnerClient {
   std::optional<Error> prepare_error;
   std::deque<std::pair<uint32_t, Done<wire::PreparedSlot>>> prepares;
   std::map<uint32_t, UniqueFd> controls;  // execd's ends of prepared slots
-  std::map<uint32_t, std::string> tiers;  // of each slot
+  std::map<uint32_t, std::string> tiers;  // tier of each prepared slot
   std::deque<PendingBuild> builds;
   std::deque<Pending<std::string>> destroys;
   std::deque<Pending<std::string>> volume_calls;

@@ -18,11 +18,13 @@ namespace atl::sandbox {
 
 template <MaybeConst<Sandbox> S, typename F>
 void EachMember(S& s, F each) {
-  auto& [id, host_id, stocked, tenant, created, spec, digest, config, layers, fork, token, secure,
-         authority, metadata, expires, state, reason, message, transition, slot, reclaimed] = s;
-  [&](auto&... all) { (each(all), ...); }(
-      id, host_id, stocked, tenant, created, spec, digest, config, layers, fork, token, secure,
-      authority, metadata, expires, state, reason, message, transition, slot, reclaimed);
+  auto& [id, host_id, stocked, tenant, created, spec, devices, device_env, digest, config, layers,
+         fork, token, secure, authority, metadata, expires, state, reason, message, transition,
+         slot, reclaimed] = s;
+  [&](auto&... all) { (each(all), ...); }(id, host_id, stocked, tenant, created, spec, devices,
+                                          device_env, digest, config, layers, fork, token, secure,
+                                          authority, metadata, expires, state, reason, message,
+                                          transition, slot, reclaimed);
 }
 template <MaybeConst<Spec> S, typename F>
 void EachMember(S& s, F each) {

@@ -164,6 +164,31 @@ TEST_F(WarmPoolsTest, WhatIsOtherwiseIsBuilt) {
   EXPECT_EQ(Cold(ColdReason::kReadOnlyRoot), 1U);
 }
 
+// A claim changes the limits of a member, but neither its devices nor its tier.
+TEST_F(WarmPoolsTest, GpusAndOtherTiersAreBuilt) {
+  config.check.devices = {{"0", {}}};
+  config.check.tiers = {"namespace", "gvisor"};
+  Boot({});
+  Make(1);
+  Wanted wanted = WithLimits();
+  wanted.resource_limits["gpu"] = "1";
+  auto answer = Create(wanted);
+  ASSERT_TRUE(spawner.limits.empty());
+  while (!answer->called) execds.push_back(spawner.AnswerBuild().control);
+  ASSERT_TRUE(answer->result);
+  EXPECT_EQ(answer->result->devices, std::vector<std::string>{"0"});
+  EXPECT_EQ(Cold(ColdReason::kGpus), 1U);
+  wanted = WithLimits();
+  wanted.isolation = "gvisor";
+  answer = Create(wanted);
+  ASSERT_TRUE(spawner.limits.empty());
+  while (!answer->called) execds.push_back(spawner.AnswerBuild().control);
+  ASSERT_TRUE(answer->result);
+  EXPECT_EQ(TierOf(answer->result->spec), "gvisor");
+  EXPECT_EQ(Cold(ColdReason::kTier), 1U);
+  EXPECT_EQ(available(), 1U);
+}
+
 // The limits are set before the start message is sent, and counted once.
 TEST_F(WarmPoolsTest, AClaimSetsTheLimits) {
   Make(1);

@@ -36,12 +36,8 @@ class Values {
   }
   template <typename T>
   void List(std::vector<T>& list, size_t most) {
-    if (count_++ == which_) Grow(list, 1);
+    if (count_++ == which_) Grow(list, list.size() + 1);
     if (count_++ == which_) Grow(list, most);
-  }
-  template <typename T>
-  void Added(T& value, const T&, size_t = 0) {
-    if (count_++ == which_) value = T(1, typename T::value_type());
   }
   int count() const { return count_; }
 
@@ -85,11 +81,6 @@ class TooLong {
     if (count_++ != which_) return;
     while (list.size() <= most) list.emplace_back();
   }
-  template <typename T>
-  void Added(std::vector<T>& list, const std::vector<T>&, size_t most) {
-    List(list, most);
-  }
-  void Added(const std::string&, const std::string&) {}
   int count() const { return count_; }
 
  private:
@@ -112,10 +103,6 @@ struct Count {
   }
   template <typename T>
   void List(const std::vector<T>&, size_t) {
-    ++fields;
-  }
-  template <typename T>
-  void Added(const T&, const T&, size_t = 0) {
     ++fields;
   }
   size_t fields = 0;
@@ -346,44 +333,6 @@ TEST(OfAnyProtocol, AGreetingTellsWhich) {
   EXPECT_FALSE(DecodeReply(bytes.substr(0, 12)));
   EXPECT_TRUE(DecodeReply(ours));
   EXPECT_FALSE(DecodeReply(ours + "more"));
-}
-
-// A program from before a field was added and one from after it understand each other, unless a
-// request needs more than the older one knows.
-TEST(Added, LeavesOutWhatTheLastVersionStandsFor) {
-  const auto without = [](const Packet& packet, const std::string& text) {
-    const std::string field = EncodeFields(text);
-    EXPECT_TRUE(packet.bytes.ends_with(field));
-    return packet.bytes.substr(0, packet.bytes.size() - field.size());
-  };
-  Plan plan;
-  const std::string usual = EncodePacket(Request{7, Build{plan}}).bytes;
-  plan.tier = "gvisor";
-  const Packet other = EncodePacket(Request{7, Build{plan}});
-  EXPECT_EQ(without(other, "gvisor"), usual);
-  const auto read = [](const std::string& bytes) {
-    auto request = DecodeRequest(bytes);
-    return request ? std::get<Build>(request->message).plan->tier : "refused";
-  };
-  EXPECT_EQ(read(usual), "namespace");
-  EXPECT_EQ(read(other.bytes), "gvisor");
-  for (size_t size = usual.size() + 1; size < other.bytes.size(); ++size) {
-    EXPECT_EQ(read(other.bytes.substr(0, size)), "refused") << size;
-  }
-  EXPECT_EQ(read(usual + EncodeFields(std::string(kNamespaceTier))), "refused")
-      << "there is one way to write a value";
-
-  const std::string slot = EncodePacket(Request{7, PrepareSlot{.slot = 1}}).bytes;
-  EXPECT_EQ(without(EncodePacket(Request{7, PrepareSlot{.slot = 1, .tier = "gvisor"}}), "gvisor"),
-            slot);
-  const std::string greeting = EncodeFields(Reply{7, Greeting()});
-  Greeting both;
-  both.tiers.emplace_back("gvisor");
-  const auto told = DecodeReply(EncodeFields(Reply{7, both}));
-  ASSERT_TRUE(told);
-  EXPECT_EQ(std::get<Greeting>(told->answer).tiers, both.tiers);
-  EXPECT_EQ(std::get<Greeting>(DecodeReply(greeting)->answer).tiers, Greeting::UsualTiers());
-  EXPECT_EQ(greeting.back(), '\0') << "the byte of `more` ends it, as in protocol 15";
 }
 
 // A value has only one encoding.

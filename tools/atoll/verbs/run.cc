@@ -262,6 +262,8 @@ void AddRunVerb(Verb& root, const Settings& settings) {
                    "What it may reach: a networkPolicy as JSON, in a file or as it is",
                    &o->policy});
   run.Takes(Option{"--read-only", "", "Nothing in the image's files can be changed", &o->readonly});
+  run.Takes(Option{"--gpus", "N|all", "GPUs of the host, each for this sandbox alone",
+                   &o->limits["gpu"]});
   run.Takes(Option{"--isolation", "KIND",
                    "The wall around it: namespace, gvisor or microvm; else what the operator chose",
                    &o->isolation});

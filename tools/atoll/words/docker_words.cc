@@ -59,7 +59,7 @@ constexpr Hint kOptions[] = {
     {" --format -f ", "what is told is JSON, of which jq takes what is wanted"},
     {" --since --until ", "all that is known is told; -f goes on from there"},
     {" --init ", "process 1 of a sandbox reaps anyway; leave it out"},
-    {" --gpus --runtime ", "there is no such thing here"},
+    {" --runtime ", "type --isolation KIND"},
     {" --pull --platform ", "images are imported or pulled, see: atoll image --help"},
     {" --hostname ", "type --name; in a network (--network NAME) it is the host's name, too"},
     {" --memory-swap ", "type --swap, which is the swap alone"},
