@@ -7,8 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "runtime/tenants/role.h"
-
 namespace atl::tenants {
 
 // Limits on what a tenant has at a time, or does in a second. 0: unlimited.
@@ -27,18 +25,6 @@ struct Quota {
   bool operator==(const Quota&) const = default;
 };
 
-// Maps the tokens of an identity provider to a tenant and a role. The first rule that matches
-// counts.
-struct OidcRule {
-  std::string issuer;                       // compared with the token's "iss" byte by byte
-  std::string audience;                     // one of the token's "aud"
-  std::string jwks;                         // https:// or file:// URL of the issuer's keys
-  std::map<std::string, std::string> when;  // claims that the token must have
-  Role role = Role::kViewer;
-
-  bool operator==(const OidcRule&) const = default;
-};
-
 struct Tenant {
   std::string name;        // 1 to 63 of [a-z0-9-]
   std::string name_space;  // upstream's namespace; the name if none is given
@@ -50,9 +36,8 @@ struct Tenant {
   std::vector<std::string> host_paths;      // the host's directories that it may mount; none: none
   bool policy_locked = false;               // its sandboxes keep the policy of their create
   std::map<std::string, std::string> labels;  // added to its usage and metrics
-  std::vector<OidcRule> oidc;
-  std::vector<std::string> key_hashes;  // SHA-256 of the keys that its file lists, as hex
-  bool self_service = false;            // its developers may make keys of their role or lower
+  std::vector<std::string> key_hashes;        // SHA-256 of the keys that its file lists, as hex
+  bool self_service = false;                  // its developers may make keys of their role or lower
 
   bool operator==(const Tenant&) const = default;
 };

@@ -181,39 +181,6 @@ Status ReadRole(const toml::node& node, Role* role) {
   return {};
 }
 
-// Roles above the tenants are given by keys of the host, not by a tenant's section.
-Status ReadTenantRole(const toml::node& node, Role* role) {
-  ATOLL_TRY(ReadRole(node, role));
-  if (*role == Role::kViewer || *role == Role::kDeveloper) return {};
-  return Fail(Code::kInvalidArgument,
-              std::string("'") + RoleName(*role) +
-                  "' reaches all tenants: a tenant's section gives viewer or developer");
-}
-
-Result<OidcRule> ReadOidc(const std::string& file, const toml::table& table) {
-  OidcRule rule;
-  Reader reader(file, "tenants.oidc.", table);
-  const auto text = [](std::string* into) {
-    return [into](const toml::node& node) { return ReadText(node, into); };
-  };
-  ATOLL_TRY(reader.Take("issuer", text(&rule.issuer)));
-  ATOLL_TRY(reader.Take("audience", text(&rule.audience)));
-  ATOLL_TRY(reader.Take("jwks", text(&rule.jwks)));
-  ATOLL_TRY(reader.Take("when", [&](const auto& node) { return ReadTexts(node, &rule.when); }));
-  ATOLL_TRY(
-      reader.Take("role", [&](const auto& node) { return ReadTenantRole(node, &rule.role); }));
-  ATOLL_TRY(reader.RefuseOthers());
-  if (rule.issuer.empty() || rule.audience.empty() || rule.jwks.empty()) {
-    return Fail(Code::kInvalidArgument,
-                reader.Where() + ": tenants.oidc needs issuer, audience and jwks");
-  }
-  if (!rule.jwks.starts_with("https://") && !rule.jwks.starts_with("file:///")) {
-    return Fail(Code::kInvalidArgument,
-                reader.Where() + ": tenants.oidc.jwks must begin with https:// or file:///");
-  }
-  return rule;
-}
-
 // Adds the SHA-256 of each key. `seen`: those of the whole file.
 Status ReadKeys(const toml::node& node, const std::string& where, std::set<std::string>* seen,
                 Tenant* tenant, std::vector<std::string>* warnings) {
@@ -286,15 +253,6 @@ Result<Tenant> ReadTenant(const std::string& file, const toml::table& table,
                         [&](const auto& node) { return ReadBool(node, &tenant.self_service); }));
   ATOLL_TRY(
       reader.Take("labels", [&](const auto& node) { return ReadTexts(node, &tenant.labels); }));
-  ATOLL_TRY(reader.Take("oidc", [&](const toml::node& node) -> Status {
-    const toml::array* rules = node.as_array();
-    if (rules == nullptr) return Fail(Code::kInvalidArgument, "must be [[tenants.oidc]]");
-    for (const toml::node& rule : *rules) {
-      if (!rule.is_table()) return Fail(Code::kInvalidArgument, "must be [[tenants.oidc]]");
-      ATOLL_ASSIGN(tenant.oidc.emplace_back(), ReadOidc(file, *rule.as_table()));
-    }
-    return {};
-  }));
   ATOLL_TRY(reader.RefuseOthers());
   if (tenant.name.empty()) {
     return Fail(Code::kInvalidArgument, reader.Where() + ": tenants.name is missing");

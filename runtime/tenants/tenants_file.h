@@ -3,7 +3,7 @@
 //   [[tenants]]
 //   name = "red"; namespace = "red"; api_keys = ["…"]     upstream's three
 //   weight, max, images, egress_ceiling, object_stores, host_paths, policy_locked, labels,
-//   self_service, [[tenants.oidc]]
+//   self_service
 //
 //   [[tests]]                    checked before the file is taken
 //   tenant = "red"; role = "viewer"

@@ -41,12 +41,6 @@ host_paths = ["/srv/red"]
 policy_locked = true
 self_service = true
 labels = { cost_center = "4711" }
-[[tenants.oidc]]
-issuer = "https://idp.example"
-audience = "atoll"
-jwks = "https://idp.example/jwks"
-when = { groups = "team-red" }
-role = "developer"
 
 [[tenants]]
 name = "blue"
@@ -72,9 +66,6 @@ name = "blue"
   EXPECT_TRUE(red.policy_locked);
   EXPECT_TRUE(red.self_service);
   EXPECT_EQ(red.labels.at("cost_center"), "4711");
-  ASSERT_EQ(red.oidc.size(), 1U);
-  EXPECT_EQ(red.oidc[0].when.at("groups"), "team-red");
-  EXPECT_EQ(red.oidc[0].role, Role::kDeveloper);
   EXPECT_EQ(file->tenants[1].name_space, "blue");
   EXPECT_FALSE(file->tenants[1].policy_locked);
   // Keys as text are warned of, without the key.
@@ -107,11 +98,7 @@ TEST(TenantsFile, ErrorsNameLineAndKey) {
            {"[[tenants]]\nweight = 1\n", "line 1: tenants.name is missing"},
            {"[[tenants]]\nname = \"Red\"\n", "line 2: tenants.name 'Red': use"},
            {"[[tenants]]\nname = \"-red\"\n", "line 2: tenants.name '-red': use"},
-           {red + "[[tenants.oidc]]\nissuer = \"x\"\n", "needs issuer, audience and jwks"},
-           {red + "[[tenants.oidc]]\nrole = \"admin\"\n", "tenants.oidc.role 'admin' reaches all"},
-           {red + "[[tenants.oidc]]\nrole = \"root\"\n", "line 4: tenants.oidc.role 'root': use"},
-           {red + "[[tenants.oidc]]\nissuer=\"i\"\naudience=\"a\"\njwks=\"http://x/\"\n",
-            "must begin with https://"},
+           {red + "[[tenants.oidc]]\nissuer = \"x\"\n", "tenants.oidc is not known here"},
            {"tenants = 3\n", "line 1: tenants must be [[tenants]]"},
            {"[[tenants]\n", "line 1: "},
        }) {
