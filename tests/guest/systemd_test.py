@@ -325,11 +325,11 @@ class Services(unittest.TestCase):
     def test_a_reload_with_a_good_and_with_a_bad_file(self):
         before, good = main_pid('atolld'), CONFIG.read_text(encoding='utf-8')
         self.addCleanup(CONFIG.write_text, good, encoding='utf-8')
-        CONFIG.write_text(good + '\nlevel = "debug"\n', encoding='utf-8')  # [log] comes last
+        CONFIG.write_text(good.replace('[log]\n', '[log]\nlevel = "debug"\n'), encoding='utf-8')
         call('systemctl', 'reload', 'atolld')
         until(lambda: 'changed=log.level' in call('journalctl', '-u', 'atolld', '-o', 'cat'),
               SECONDS, 'the new level')
-        CONFIG.write_text(good + '\nlevel = "loud"\n', encoding='utf-8')
+        CONFIG.write_text(good.replace('[log]\n', '[log]\nlevel = "loud"\n'), encoding='utf-8')
         call('systemctl', 'reload', 'atolld', fails=True)
         self.assertIn('loud', call('journalctl', '-u', 'atolld', '-o', 'cat'))
         self.assertTrue(is_active('atolld'))
