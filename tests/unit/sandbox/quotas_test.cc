@@ -114,8 +114,9 @@ TEST_F(QuotaTest, AForkCountsAllItsChildren) {
   Boot({});
   Give("red", {.sandboxes = 3});
   const std::string id = Running(By("red"));
+  Status made;  // outlives the fork that is answered last
   const auto fork = [&](size_t count) {
-    Status made;
+    made = {};
     sandboxes->forks.Fork(By("red"), id, {.count = count},
                           [&](const tl::expected<std::vector<Sandbox>, CreateError>& forked) {
                             made = forked ? Status() : Status(Fail(forked.error()));
