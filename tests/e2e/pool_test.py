@@ -341,7 +341,7 @@ class LimitsTest(unittest.TestCase):
         os.kill(spawner, signal.SIGKILL)
         thread.join()
         self.daemon.another_spawner(spawner)
-        # As a create that is built when its spawner is gone: a client may try again.
+        # The answer is that of a create whose spawner is gone while it is built: a client may try again.
         self.assertEqual((answers[0][0], json.loads(answers[0][1])['code']),
                          (429, 'GENERAL::UNAVAILABLE'))
         self.assertEqual(self.daemon.request('GET', '/v1/sandboxes')['items'], [])

@@ -96,7 +96,7 @@ class TenantObjects(unittest.TestCase):
                 self.unknown(BLUE, method, '/v1/sandboxes/@' + below, box, NOBODY, body)
         self.assertEqual(self.have(BLUE, 'GET', '/v1/sandboxes')['pagination']['totalItems'], 0)
         self.have(RED, 'DELETE', f'/v1/sandboxes/{box}')
-        # What is left of it is red's as well.
+        # Its remains are red's as well.
         self.unknown(BLUE, 'GET', '/v1/sandboxes/@/diagnostics/logs', box, NOBODY)
         events = self.have(BLUE, 'GET', '/v1/events?after=0')
         self.assertNotIn(box, json.dumps(events))

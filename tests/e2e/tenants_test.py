@@ -283,7 +283,7 @@ class Reload(unittest.TestCase):
             self.assertIn('reloaded', daemon.reload())
             self.assertEqual((status(red), status(blue), status('blue-key-of-the-file')), (200, 401, 401))
             self.assertEqual(status(daemon.new_key('viewer', 'green')), 200)
-            # What the store holds survives the daemon, and so does the refusal.
+            # The keys of the store survive the daemon, and so does the refusal.
             daemon.kill()
             daemon.start()
             self.assertEqual((status(red), status(blue)), (200, 401))

@@ -19,7 +19,7 @@ INTERNAL = {'"/.atoll/entrypoint/logs"', 'std::string(wire::kOutputRoute)', 'std
             'std::string(wire::kSessionRoute)', '"/run"', '"/runs/{}"', '"/runs/{}/logs"'}
 # Rows without a route of their own: what execd does not have.
 REST = {('*', '/{}')}
-# What the function `add` of a file puts before a path.
+# The prefix that the function `add` of a file puts before a path.
 PREFIXES = {'execd/execd.cc': ('', '/v1/filesystem/{}/{}'), 'execd/isolated/isolated.cc': ('/v1/isolated',)}
 PAIR_PREFIX = {'execd/isolated/isolated.cc': '/v1/isolated/session/{}'}
 

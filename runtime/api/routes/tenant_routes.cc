@@ -1,13 +1,16 @@
 // Tenants and their keys. Extensions of the OpenSandbox API.
 //
-//   GET    /v1/whoami                            the caller's tenant, key, role and narrowing
-//   GET    /v1/tenants                           {"items": […]}
+//   GET    /v1/whoami                       the caller's tenant, key, role and narrowing
+//   GET    /v1/tenants                      {"items": [...]}
 //   GET    /v1/tenants/{tenant}
-//   POST   /v1/tenants/check                     a tenants' file: 200 {"tenants", "tests",
-//   "warnings"}, or 400 GET    /v1/tenants/{tenant}/keys             {"items": […]}, without
-//   secrets POST   /v1/tenants/{tenant}/keys             201 the key with its secret, once DELETE
-//   /v1/tenants/{tenant}/keys/{key_id}    204 POST   /v1/tenants/{tenant}/keys/{key_id}/rotate 201
-//   its successor …      /v1/keys…                             the same for keys of the host
+//
+//   POST   /v1/tenants/check                a tenants' file: 200 with its tenants, or 400
+//   GET    /v1/tenants/{tenant}/keys        {"items": [...]}, without secrets
+//   POST   /v1/tenants/{tenant}/keys        201: the key with its secret, once
+//   DELETE /v1/tenants/{tenant}/keys/{key}  204
+//   POST   /v1/tenants/{tenant}/keys/{key}/rotate
+//                                           201: the successor
+//   ...    /v1/keys                         the same for keys of the host
 //
 // Tenants themselves are in the operator's file, so the API only shows them.
 #include <algorithm>

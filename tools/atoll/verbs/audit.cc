@@ -313,7 +313,7 @@ void AddAuditVerbs(Verb& root, const Settings& settings) {
       .Does([words, &settings] { return Verify(settings, words->directory, words->head); });
 
   const auto search = std::make_shared<Selection>();
-  Verb& searches = audit.Add("search", "PutLine the lines that match, oldest first");
+  Verb& searches = audit.Add("search", "Print the lines that match, oldest first");
   TakesSelection(searches, search.get());
   searches
       .Takes(Option{"-n,--limit", "N", "At most so many", &search->most, Range{0, 1'000'000'000}})
@@ -331,7 +331,7 @@ void AddAuditVerbs(Verb& root, const Settings& settings) {
     bool follow = false;
   };
   const auto end = std::make_shared<LastLines>();
-  audit.Add("tail", "PutLine the last lines")
+  audit.Add("tail", "Print the last lines")
       .Takes(Option{"-n,--lines", "N", "So many", &end->lines, Range{0, 1000}})
       .Takes(Option{"-f,--follow", "", "Go on with those to come", &end->follow})
       .Does([end, &settings] { return TailLines(settings, end->lines, end->follow); });
@@ -341,7 +341,7 @@ void AddAuditVerbs(Verb& root, const Settings& settings) {
     std::string format = "ocsf";
   };
   const auto exported = std::make_shared<ExportOptions>();
-  Verb& exports = audit.Add("export", "PutLine lines in a form for other programs");
+  Verb& exports = audit.Add("export", "Print lines in a form for other programs");
   TakesSelection(exports, &exported->selection);
   exports
       .Takes(Option{"--format", "FORMAT", "ocsf (the default), csv, or json: the lines as they are",
@@ -355,7 +355,7 @@ void AddAuditVerbs(Verb& root, const Settings& settings) {
       });
 
   const auto text = std::make_shared<std::string>();
-  audit.Add("hash", "PutLine the HMAC of a command, as argv_hmac has it")
+  audit.Add("hash", "Print the HMAC of a command, as argv_hmac has it")
       .Takes(Argument{"TEXT", "The command; - reads it from the standard input", text.get()})
       .Says(
           "Finds out whether a command was run, without its text in the log:\n"
