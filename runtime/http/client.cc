@@ -1,5 +1,7 @@
 #include "runtime/http/client.h"
 
+#include <sys/timerfd.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -176,6 +178,15 @@ Result<std::unique_ptr<Client>> Client::Create(const std::string& base_url,
     ATOLL_ASSIGN(trust, TlsContext::ForClient(""));
   }
   return std::unique_ptr<Client>(std::make_unique<SocketClient>(std::move(url), std::move(trust)));
+}
+
+Result<UniqueFd> TimeLimit(int64_t micros) {
+  UniqueFd timer(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC));
+  itimerspec limit{};
+  limit.it_value.tv_sec = micros / 1'000'000;
+  limit.it_value.tv_nsec = micros % 1'000'000 * 1000;
+  if (!timer || ::timerfd_settime(timer.get(), 0, &limit, nullptr) != 0) return FailSys("timerfd");
+  return timer;
 }
 
 }  // namespace atl::http

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "runtime/base/result.h"
+#include "runtime/base/unique_fd.h"
 #include "runtime/http/message.h"
 #include "runtime/http/tls.h"
 
@@ -46,5 +47,8 @@ class Client {
   virtual Result<Response> Stream(const Call& call,
                                   const std::function<bool(std::string_view)>& on_data) = 0;
 };
+
+// Returns a descriptor that becomes readable after that time: a limit for Call::cancel_fd.
+Result<UniqueFd> TimeLimit(int64_t micros);
 
 }  // namespace atl::http

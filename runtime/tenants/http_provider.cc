@@ -1,7 +1,5 @@
 #include "runtime/tenants/http_provider.h"
 
-#include <sys/timerfd.h>
-
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -257,19 +255,14 @@ HttpProvider::Ask HttpAsk(const HttpProvider::Settings& settings) {
   return [settings](const std::string& key) -> Result<HttpProvider::Reply> {
     ATOLL_ASSIGN(const http::BaseUrl parsed, http::ParseBaseUrl(settings.endpoint));
     ATOLL_ASSIGN(const auto client, http::Client::Create(settings.endpoint));
-    const UniqueFd timer(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC));
-    itimerspec limit{};
-    limit.it_value.tv_sec = settings.timeout_seconds;
-    if (!timer || ::timerfd_settime(timer.get(), 0, &limit, nullptr) != 0) {
-      return FailSys("timerfd");
-    }
+    ATOLL_ASSIGN(const UniqueFd limit, http::TimeLimit(settings.timeout_seconds * kSecondUs));
     http::Client::Call call;
     call.target = parsed.prefix.empty() ? "/" : "";
     call.headers.Set("OPEN-SANDBOX-API-KEY", key);
     if (!settings.auth_header.empty()) {
       call.headers.Set(settings.auth_header, settings.auth_token);
     }
-    call.cancel_fd = timer.get();
+    call.cancel_fd = limit.get();
     ATOLL_ASSIGN(http::Response response, client->Send(call));
     return HttpProvider::Reply{response.status, std::move(response.body)};
   };

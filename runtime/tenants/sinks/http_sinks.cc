@@ -1,6 +1,5 @@
 #include "runtime/tenants/sinks/http_sinks.h"
 
-#include <sys/timerfd.h>
 #include <zlib.h>
 
 #include <nlohmann/json.hpp>
@@ -22,7 +21,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kTimeoutSeconds = 30;
+constexpr int64_t kTimeoutUs = 30'000'000;
 
 Result<std::string> Gzip(const std::string& text) {
   z_stream stream{};
@@ -53,11 +52,7 @@ class Poster {
 
   Status Post(const Batch& batch, const char* type, const std::string& text) {
     ATOLL_ASSIGN(std::string body, Gzip(text));
-    const UniqueFd timer(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC));
-    itimerspec limit{};
-    limit.it_value.tv_sec = kTimeoutSeconds;
-    if (!timer || ::timerfd_settime(timer.get(), 0, &limit, nullptr) != 0)
-      return FailSys("timerfd");
+    ATOLL_ASSIGN(const UniqueFd limit, http::TimeLimit(kTimeoutUs));
     http::Client::Call call;
     call.method = "POST";
     call.target = target_;
@@ -73,7 +68,7 @@ class Poster {
       call.headers.Set("Atoll-Signature", "t=" + time + ",v1=" + HexEncode(mac));
     }
     call.body = std::move(body);
-    call.cancel_fd = timer.get();
+    call.cancel_fd = limit.get();
     ATOLL_ASSIGN(const http::Response answer, client_->Send(call));
     if (answer.status >= 200 && answer.status < 300) return {};
     return Fail(Code::kUnavailable, "the receiver answered " + std::to_string(answer.status));
