@@ -32,4 +32,13 @@ Result<std::string> ReadPlainFileAt(int dirfd, const std::string& path, size_t l
   return bytes;
 }
 
+Status CheckWriters(const std::string& path, const struct stat& info,
+                    std::initializer_list<uid_t> owners) {
+  const bool owned = std::find(owners.begin(), owners.end(), info.st_uid) != owners.end();
+  if (owned && (info.st_mode & 0022) == 0) return {};
+  return Fail(Code::kFailedPrecondition,
+              path + " can be changed by users other than root: chown root " + path +
+                  " && chmod go-w " + path);
+}
+
 }  // namespace atl

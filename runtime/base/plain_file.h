@@ -2,8 +2,10 @@
 // as a link to a file that only root may read, or a FIFO without a writer.
 #pragma once
 
+#include <sys/stat.h>
 #include <sys/types.h>
 
+#include <initializer_list>
 #include <span>
 #include <string>
 
@@ -16,5 +18,10 @@ namespace atl {
 // any other kind of file. kResourceExhausted: longer than `limit`.
 Result<std::string> ReadPlainFileAt(int dirfd, const std::string& path, size_t limit,
                                     std::span<const uid_t> owners);
+
+// kFailedPrecondition, with what to do: the file or directory belongs to none of `owners`, or its
+// group or everybody may write to it. Whoever may do so controls a process that starts as root.
+Status CheckWriters(const std::string& path, const struct stat& info,
+                    std::initializer_list<uid_t> owners);
 
 }  // namespace atl

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "images/foreign_json.h"
+#include "runtime/base/plain_file.h"
 #include "runtime/base/sys.h"
 
 namespace atl::daemon {
@@ -222,22 +223,13 @@ Device DeviceOf(const std::string& name, const Edits& edits, const Edits& common
   return device;
 }
 
-Status CheckOwner(int fd, const std::string& path) {
-  struct stat info {};
-  if (::fstat(fd, &info) != 0) return FailSys("fstat " + path);
-  if (info.st_uid == 0 && (info.st_mode & 0022) == 0) return {};
-  return Fail(Code::kFailedPrecondition,
-              path + " can be changed by users other than root: chown root " + path +
-                  " && chmod go-w " + path);
-}
-
 Result<std::string> ReadRootsFile(int directory, const std::string& name, const std::string& path) {
   ATOLL_ASSIGN(const UniqueFd file,
                sys::OpenAt(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
   struct stat info {};
   if (::fstat(file.get(), &info) != 0) return FailSys("fstat " + path);
   if (!S_ISREG(info.st_mode)) return Fail(Code::kFailedPrecondition, path + " is not a file");
-  ATOLL_TRY(CheckOwner(file.get(), path));
+  ATOLL_TRY(CheckWriters(path, info, {0}));
   if (info.st_size > static_cast<off_t>(kMaxCdiFile)) {
     return Fail(Code::kFailedPrecondition, path + " is larger than 1 MiB");
   }
@@ -296,7 +288,9 @@ Result<std::vector<Device>> ReadCdi(const std::vector<std::string>& directories,
     const auto directory = sys::Open(path, O_RDONLY | O_DIRECTORY);
     if (!directory && directory.error().code() == Code::kNotFound) continue;
     if (!directory) return Fail(directory.error());
-    ATOLL_TRY(CheckOwner(directory->get(), path));
+    struct stat info {};
+    if (::fstat(directory->get(), &info) != 0) return FailSys("fstat " + path);
+    ATOLL_TRY(CheckWriters(path, info, {0}));
     ATOLL_ASSIGN(std::vector<std::string> names, sys::ListDir(directory->get()));
     std::erase_if(names, [](const std::string& name) { return !name.ends_with(".json"); });
     std::sort(names.begin(), names.end());

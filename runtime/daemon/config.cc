@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "netpolicy/policy/guards.h"
+#include "runtime/base/plain_file.h"
 #include "runtime/base/sys.h"
 #include "runtime/daemon/config_keys.h"
 #include "runtime/sandbox/record/socket_path.h"
@@ -150,15 +151,6 @@ bool HasSecret(const Config& config) {
   });
 }
 
-// Whoever may write the file controls a process that starts as root.
-Status CheckOwner(const std::string& path, const struct stat& info) {
-  if (!S_ISREG(info.st_mode)) return {};  // such as /dev/null
-  if ((info.st_uid == 0 || info.st_uid == ::geteuid()) && (info.st_mode & 0022) == 0) return {};
-  return Fail(Code::kFailedPrecondition,
-              path + " can be changed by users other than root: chown root " + path +
-                  " && chmod go-w " + path);
-}
-
 Result<Loaded> LoadFile(const std::string& path, bool must_exist) {
   auto text = sys::Open(path, O_RDONLY);
   if (!text) {
@@ -173,7 +165,8 @@ Result<Loaded> LoadFile(const std::string& path, bool must_exist) {
   }
   struct stat info {};
   if (::fstat(text->get(), &info) != 0) return FailSys("fstat " + path);
-  ATOLL_TRY(CheckOwner(path, info));
+  // Other files, such as /dev/null, hold nothing that somebody could change.
+  if (S_ISREG(info.st_mode)) ATOLL_TRY(CheckWriters(path, info, {0, ::geteuid()}));
   ATOLL_ASSIGN(const std::string bytes, sys::ReadAll(text->get(), kMaxConfigFile));
   ATOLL_ASSIGN(Loaded loaded, ParseConfig(bytes, path));
   if (S_ISREG(info.st_mode) && (info.st_mode & 0004) != 0 && HasSecret(loaded.config)) {

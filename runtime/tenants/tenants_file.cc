@@ -12,6 +12,7 @@
 
 #include "images/allowed.h"
 #include "images/image_name.h"
+#include "runtime/base/plain_file.h"
 #include "runtime/base/sandbox_id.h"
 #include "runtime/base/sha256.h"
 #include "runtime/base/sys.h"
@@ -302,16 +303,6 @@ Result<bool> May(const TenantsTest& test, const Tenant& tenant, const std::strin
   return images::CheckAllowed(tenant.images, *name, "").has_value();
 }
 
-Status CheckOwner(const std::string& path, const struct stat& info) {
-  if (!S_ISREG(info.st_mode)) {
-    return Fail(Code::kFailedPrecondition, path + " is not a regular file");
-  }
-  if ((info.st_uid == 0 || info.st_uid == ::geteuid()) && (info.st_mode & 0022) == 0) return {};
-  return Fail(Code::kFailedPrecondition,
-              path + " can be changed by users other than root: chown root " + path +
-                  " && chmod go-w " + path);
-}
-
 }  // namespace
 
 bool IsTenantName(std::string_view name) {
@@ -383,7 +374,10 @@ Result<TenantsFile> LoadTenants(const std::string& path, const TenantsOracle& or
   }
   struct stat info {};
   if (::fstat(opened->get(), &info) != 0) return FailSys("fstat " + path);
-  ATOLL_TRY(CheckOwner(path, info));
+  if (!S_ISREG(info.st_mode)) {
+    return Fail(Code::kFailedPrecondition, path + " is not a regular file");
+  }
+  ATOLL_TRY(CheckWriters(path, info, {0, ::geteuid()}));
   ATOLL_ASSIGN(const std::string text, sys::ReadAll(opened->get(), kMaxFile));
   ATOLL_ASSIGN(TenantsFile file, ParseTenants(text, path));
   ATOLL_TRY(RunTests(file, oracle));
