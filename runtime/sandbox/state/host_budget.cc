@@ -225,16 +225,10 @@ void Room::OnTransition(const Sandbox& sandbox, State before) {
   Owned& owned = tenants_[sandbox.tenant];
   const Owned one = OwnedFor(sandbox.spec);
   if (CountsForQuota(sandbox.state)) {
-    owned.sandboxes += one.sandboxes;
-    owned.cpu_millis += one.cpu_millis;
-    owned.memory_bytes += one.memory_bytes;
-    owned.disk_bytes += one.disk_bytes;
+    owned += one;
     return;
   }
-  owned.sandboxes -= one.sandboxes;
-  owned.cpu_millis -= one.cpu_millis;
-  owned.memory_bytes -= one.memory_bytes;
-  owned.disk_bytes -= one.disk_bytes;
+  owned -= one;
   if (owned.sandboxes == 0) tenants_.erase(sandbox.tenant);
 }
 
@@ -247,10 +241,7 @@ Status Room::Check(const Sandbox& asked, const SharedTerms& terms, size_t before
   const Owned one = OwnedFor(asked.spec);
   if (terms != nullptr) {
     Owned owned = OwnedBy(asked.tenant);
-    owned.sandboxes += before * one.sandboxes;
-    owned.cpu_millis += before * one.cpu_millis;
-    owned.memory_bytes += before * one.memory_bytes;
-    owned.disk_bytes += before * one.disk_bytes;
+    for (size_t i = 0; i < before; ++i) owned += one;
     ATOLL_TRY(CheckSandboxQuota(terms, owned, one));
   }
   if (before == 0) return CheckHost(asked.spec);

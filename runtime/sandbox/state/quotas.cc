@@ -43,6 +43,7 @@ constexpr auto kRows = std::to_array<Row>({
     {"snapshots", &tenants::Quota::snapshots, &Owned::snapshots, CountText, false},
     {"pools", &tenants::Quota::pools, &Owned::pools, CountText, false},
 });
+static_assert(sizeof(Owned) == kRows.size() * sizeof(uint64_t));
 
 // Checks the rows of which something is asked for. A sandbox asks for each of its rows; 0 means
 // that it has no such limit, and it could then use more than any quota.
@@ -96,6 +97,16 @@ std::optional<QuotaRefusal> QuotaRefusalOf(const Error& error) {
     quota->erase(0, context + 1);
   }
   return QuotaRefusal{*std::move(quota), *std::move(limit), *std::move(used), *std::move(asked)};
+}
+
+Owned& Owned::operator+=(const Owned& other) {
+  for (const Row& row : kRows) this->*row.amount += other.*row.amount;
+  return *this;
+}
+
+Owned& Owned::operator-=(const Owned& other) {
+  for (const Row& row : kRows) this->*row.amount -= other.*row.amount;
+  return *this;
 }
 
 Status CheckSandboxQuota(const SharedTerms& terms, const Owned& owned, const Owned& asked) {

@@ -39,6 +39,8 @@ struct Owned {
   uint64_t pools = 0;
 
   bool operator==(const Owned&) const = default;
+  Owned& operator+=(const Owned& other);
+  Owned& operator-=(const Owned& other);
 };
 
 // Each checks whether the tenant may have one more of something beside what it has. A null `terms`

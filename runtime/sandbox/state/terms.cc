@@ -5,6 +5,7 @@
 
 #include "images/allowed.h"
 #include "runtime/base/log.h"
+#include "runtime/tenants/quota_text.h"
 
 namespace atl::sandbox {
 namespace {
@@ -40,16 +41,10 @@ void Narrow(T& limit, T by) {
 }
 
 tenants::Quota Lower(tenants::Quota quota, const tenants::Quota& by) {
-  Narrow(quota.sandboxes, by.sandboxes);
-  Narrow(quota.cpu_millis, by.cpu_millis);
-  Narrow(quota.memory_bytes, by.memory_bytes);
-  Narrow(quota.disk_bytes, by.disk_bytes);
-  Narrow(quota.volumes, by.volumes);
-  Narrow(quota.snapshots, by.snapshots);
-  Narrow(quota.pools, by.pools);
-  Narrow(quota.creates_per_second, by.creates_per_second);
-  Narrow(quota.requests_per_second, by.requests_per_second);
-  Narrow(quota.timeout_seconds, by.timeout_seconds);
+  for (const tenants::QuotaField& field : tenants::QuotaFields()) {
+    if (field.value != nullptr) Narrow(quota.*field.value, by.*field.value);
+    if (field.rate != nullptr) Narrow(quota.*field.rate, by.*field.rate);
+  }
   return quota;
 }
 
