@@ -27,34 +27,16 @@ bool HasMember(std::string_view part, std::string_view name, std::string_view va
   return part.find(member) != std::string_view::npos;
 }
 
-}  // namespace
-
-Status CheckQuery(const Query& query) {
-  for (const std::string* value :
-       {&query.since, &query.until, &query.action, &query.actor, &query.target}) {
-    const bool plain =
-        value->size() <= kMaxValue && std::all_of(value->begin(), value->end(), [](char c) {
-          return c >= ' ' && c <= '~' && c != '"' && c != '\\';
-        });
-    if (!plain) {
-      return Fail(Code::kInvalidArgument,
-                  "a value to search for has at most 200 characters of ASCII, without quotes and "
-                  "backslashes");
-    }
-  }
-  return {};
-}
-
-bool Matches(std::string_view line, const Query& query) {
-  const auto parsed = ParseLine(line);
-  if (!parsed || parsed->seq <= query.after) return false;
-  if (!query.since.empty() && parsed->time < query.since) return false;
-  if (!query.until.empty() && parsed->time >= query.until) return false;
+// Returns true if the line (without its newline) matches.
+bool Matches(std::string_view line, const ParsedLine& parsed, const Query& query) {
+  if (parsed.seq <= query.after) return false;
+  if (!query.since.empty() && parsed.time < query.since) return false;
+  if (!query.until.empty() && parsed.time >= query.until) return false;
   if (query.action.ends_with('*')) {
     const std::string_view group =
         std::string_view(query.action).substr(0, query.action.size() - 1);
-    if (!parsed->action.starts_with(group)) return false;
-  } else if (!query.action.empty() && parsed->action != query.action) {
+    if (!parsed.action.starts_with(group)) return false;
+  } else if (!query.action.empty() && parsed.action != query.action) {
     return false;
   }
   constexpr std::string_view kActor = ",\"actor\":{";
@@ -77,6 +59,24 @@ bool Matches(std::string_view line, const Query& query) {
     }
   }
   return true;
+}
+
+}  // namespace
+
+Status CheckQuery(const Query& query) {
+  for (const std::string* value :
+       {&query.since, &query.until, &query.action, &query.actor, &query.target}) {
+    const bool plain =
+        value->size() <= kMaxValue && std::all_of(value->begin(), value->end(), [](char c) {
+          return c >= ' ' && c <= '~' && c != '"' && c != '\\';
+        });
+    if (!plain) {
+      return Fail(Code::kInvalidArgument,
+                  "a value to search for has at most 200 characters of ASCII, without quotes and "
+                  "backslashes");
+    }
+  }
+  return {};
 }
 
 Result<uint64_t> Search(const std::string& directory, const Query& query,
@@ -102,9 +102,10 @@ Result<uint64_t> Search(const std::string& directory, const Query& query,
     for (;;) {
       ATOLL_ASSIGN(const auto line, reader->Next());
       if (!line) break;
-      const bool matches = Matches(*line, query);
-      if (matches && !each(*line)) return looked_at;
-      if (const auto parsed = ParseLine(*line)) looked_at = parsed->seq;
+      const auto parsed = ParseLine(*line);
+      if (!parsed) continue;
+      if (Matches(*line, *parsed, query) && !each(*line)) return looked_at;
+      looked_at = parsed->seq;
     }
   }
   return looked_at;

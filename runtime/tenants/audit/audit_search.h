@@ -28,9 +28,6 @@ struct Query {
 // Checks the values: kInvalidArgument for one that no line can have.
 Status CheckQuery(const Query& query);
 
-// Returns true if the line (without its newline) matches.
-bool Matches(std::string_view line, const Query& query);
-
 // Calls `each` for each line that matches, oldest first, until it returns false. Returns the seq of
 // the last line that was looked at; 0: none.
 Result<uint64_t> Search(const std::string& directory, const Query& query,
