@@ -1,5 +1,6 @@
 #include "runtime/base/base64.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -36,6 +37,14 @@ std::string EncodeBase64(std::string_view bytes) {
   const size_t left = bytes.size() - i;
   if (left == 1) put(byte(i) << 16, 2);
   if (left == 2) put(byte(i) << 16 | byte(i + 1) << 8, 3);
+  return text;
+}
+
+std::string EncodeBase64Url(std::string_view bytes) {
+  std::string text = EncodeBase64(bytes);
+  text.resize(std::min(text.find('='), text.size()));
+  std::replace(text.begin(), text.end(), '+', '-');
+  std::replace(text.begin(), text.end(), '/', '_');
   return text;
 }
 

@@ -6,6 +6,7 @@
 
 #include "runtime/base/base64.h"
 #include "runtime/base/json_text.h"
+#include "runtime/base/same_secret.h"
 #include "runtime/base/sha256.h"
 #include "runtime/base/sys.h"
 #include "runtime/tenants/quota_text.h"
@@ -40,23 +41,6 @@ std::string NewId() {
     id.push_back(kIdLetters[static_cast<unsigned char>(byte) % kIdLetters.size()]);
   }
   return id;
-}
-
-std::string NewSecret() {
-  std::string text = EncodeBase64(sys::RandomBytes(kSecretBytes));
-  std::replace(text.begin(), text.end(), '+', '-');
-  std::replace(text.begin(), text.end(), '/', '_');
-  text.resize(kSecretSize);  // without the padding
-  return text;
-}
-
-// The work does not depend on where the texts differ.
-bool SameHash(std::string_view a, std::string_view b) {
-  volatile unsigned difference = a.size() == b.size() ? 0 : 1;
-  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
-    difference = difference | static_cast<unsigned char>(a[i] ^ b[i]);
-  }
-  return difference == 0;
 }
 
 std::string NarrowingText(const Narrowing* narrowing) {
@@ -168,7 +152,7 @@ Result<NewKey> KeyStore::Make(KeyRecord wanted) {
   std::string id = NewId();
   while (keys_.contains(std::string(kIdPrefix) + id)) id = NewId();
   NewKey made;
-  made.secret = std::string(kPrefix) + id + "_" + NewSecret();
+  made.secret = std::string(kPrefix) + id + "_" + EncodeBase64Url(sys::RandomBytes(kSecretBytes));
   made.record = std::move(wanted);
   made.record.id = std::string(kIdPrefix) + id;
   made.record.hash = Sha256(made.secret);
@@ -224,7 +208,7 @@ const KeyRecord* KeyStore::FindBySecret(std::string_view secret) const {
       keys_.find(std::string(kIdPrefix).append(secret.substr(kPrefix.size(), kIdSize)));
   // Hashed for an unknown id as well, so that time does not tell which ids there are.
   static const std::string kNoHash(kSecretBytes, '\0');
-  const bool same = SameHash(Sha256(secret), found == keys_.end() ? kNoHash : found->second.hash);
+  const bool same = SameSecret(Sha256(secret), found == keys_.end() ? kNoHash : found->second.hash);
   return same && found != keys_.end() ? &found->second : nullptr;
 }
 

@@ -78,7 +78,7 @@ void AuditEntry::Answered(int status, std::string_view code, std::string_view ma
   auto facts = CommandFacts(body_, !body_cut_, level_,
                             [&auditor](std::string_view text) { return auditor->Hmac(text); });
   std::move(facts.begin(), facts.end(), std::back_inserter(event_.what));
-  auditor->Write(event_);
+  auditor->Write(std::move(event_));
 }
 
 ApiError AuditUnavailable() {

@@ -1,10 +1,10 @@
 #include "runtime/api/gate/auditor.h"
 
-#include <algorithm>
 #include <utility>
 #include <variant>
 
 #include "runtime/api/gate/command_facts.h"
+#include "runtime/api/gate/credential.h"
 #include "runtime/base/sandbox_id.h"
 #include "runtime/base/sha256.h"
 
@@ -28,18 +28,17 @@ void Auditor::DescribeSandbox(const std::string& id, Event* event) const {
   if (describe_) describe_(id, event);
 }
 
-void Auditor::Write(const Event& event) const {
+void Auditor::Write(Event event) const {
   if (LevelOf(event.action) == Level::kNone) return;
   // Clients choose these texts, and may put their key in any of them.
-  Event shown = event;
-  for (std::string* const text : {&shown.from.agent, &shown.target.id, &shown.target.name,
-                                  &shown.target.image, &shown.request, &shown.actor.subject}) {
+  for (std::string* const text : {&event.from.agent, &event.target.id, &event.target.name,
+                                  &event.target.image, &event.request, &event.actor.subject}) {
     *text = WithoutTokens(*text);
   }
-  for (audit::Fact& fact : shown.what) {
+  for (audit::Fact& fact : event.what) {
     if (auto* const text = std::get_if<std::string>(&fact.value)) *text = WithoutTokens(*text);
   }
-  log_.Write(shown);
+  log_.Write(event);
 }
 
 void Auditor::WriteOwn(std::string_view action, const std::string& id,
@@ -49,7 +48,7 @@ void Auditor::WriteOwn(std::string_view action, const std::string& id,
     event.target = {.kind = "sandbox", .id = id};
     DescribeSandbox(id, &event);
   }
-  Write(event);
+  Write(std::move(event));
 }
 
 void Auditor::Refused(std::string_view action, const http::Request& request,
@@ -77,7 +76,7 @@ void Auditor::Refused(std::string_view action, const http::Request& request,
   }
   if (left_out_ != 0) event.what.push_back({"left_out", static_cast<int64_t>(left_out_)});
   left_out_ = 0;
-  Write(event);
+  Write(std::move(event));
 }
 
 Auditor::Seen* Auditor::Renew(Table* table, const std::string& key, int64_t age_us) const {
@@ -116,7 +115,7 @@ void Auditor::Denied(const std::string& sandbox, const std::string& destination,
                        {"count", static_cast<int64_t>(count + seen->count)}}};
   seen->count = 0;
   DescribeSandbox(sandbox, &event);
-  Write(event);
+  Write(std::move(event));
 }
 
 audit::Source SourceOf(const http::Request& request) {

@@ -50,7 +50,7 @@ class Auditor {
   void DescribeSandbox(const std::string& id, audit::Event* event) const;
 
   // Writes the event without keys and tokens, unless the level of its action is none.
-  void Write(const audit::Event& event) const;
+  void Write(audit::Event event) const;
   // An event that no request caused. `id`: the sandbox that it is about; empty: none.
   void WriteOwn(std::string_view action, const std::string& id, std::vector<audit::Fact> what);
 

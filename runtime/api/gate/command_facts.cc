@@ -6,9 +6,9 @@
 #include <set>
 #include <utility>
 
+#include "runtime/api/gate/credential.h"
 #include "runtime/api/gate/secret_name.h"
 #include "runtime/base/json_text.h"
-#include "runtime/base/sandbox_id.h"
 #include "runtime/http/ascii.h"
 
 namespace atl::api {
@@ -20,19 +20,9 @@ using audit::Level;
 constexpr std::string_view kBlanks = " \t\r\n";
 constexpr std::string_view kEnds = " \t\r\n\"'`;&|)";
 constexpr size_t kMaxProgram = 64;
-// The form of keys (tenants/key_store.h) and of tokens of endpoints (api/ingress/endpoint_token.h).
-constexpr std::string_view kKeyStart = "atl_";
-constexpr std::string_view kTokenStart = "e1.";
-constexpr size_t kKeyIdSize = 8;
-constexpr size_t kSecretSize = 43;
-constexpr size_t kMostKeyId = 256;
 
 bool IsNameByte(char c) {
   return (std::isalnum(static_cast<unsigned char>(c)) != 0) || c == '_' || c == '-';
-}
-
-bool IsKeyIdByte(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= '2' && c <= '7');
 }
 
 // Returns the name that ends at `end`.
@@ -74,33 +64,6 @@ std::string ProgramOf(const std::vector<std::string_view>& words) {
     return plain ? WithoutTokens(word) : "?";
   }
   return "?";
-}
-
-// Returns the size of the token that the text begins with; 0: none.
-size_t TokenSize(std::string_view text) {
-  const auto all = [](std::string_view part, bool (*fits)(char)) {
-    return std::all_of(part.begin(), part.end(), fits);
-  };
-  if (text.starts_with(kKeyStart)) {
-    constexpr size_t kMiddle = kKeyStart.size() + kKeyIdSize;
-    constexpr size_t kWhole = kMiddle + 1 + kSecretSize;
-    const bool fits = text.size() >= kWhole && text[kMiddle] == '_' &&
-                      all(text.substr(kKeyStart.size(), kKeyIdSize), IsKeyIdByte) &&
-                      all(text.substr(kMiddle + 1, kSecretSize), IsNameByte);
-    return fits ? kWhole : 0;
-  }
-  if (!text.starts_with(kTokenStart)) return 0;
-  // e1.{key id}.{sandbox id}.{MAC}. The bound keeps hostile texts from costing a square.
-  constexpr size_t kBehind = 1 + kSandboxIdSize + 1 + kSecretSize;
-  for (size_t dot = kTokenStart.size(); dot <= kTokenStart.size() + kMostKeyId; ++dot) {
-    if (dot + kBehind > text.size()) return 0;
-    if (text[dot] == '.' && text[dot + 1 + kSandboxIdSize] == '.' &&
-        ValidSandboxId(text.substr(dot + 1, kSandboxIdSize)) &&
-        all(text.substr(dot + kBehind - kSecretSize, kSecretSize), IsNameByte)) {
-      return dot + kBehind;
-    }
-  }
-  return 0;
 }
 
 // The members of a body that execd looks at.
@@ -213,21 +176,6 @@ std::string WithoutSecrets(std::string_view given) {
     }
     shown.push_back(c);
     ++at;
-  }
-  return shown;
-}
-
-std::string WithoutTokens(std::string_view text) {
-  std::string shown;
-  shown.reserve(text.size());
-  size_t at = 0;
-  while (at < text.size()) {
-    if (const size_t size = TokenSize(text.substr(at)); size != 0) {
-      shown.append(kHidden);
-      at += size;
-    } else {
-      shown.push_back(text[at++]);
-    }
   }
   return shown;
 }

@@ -17,10 +17,9 @@ namespace atl::api {
 // Most bytes of a body that are looked at.
 inline constexpr size_t kMaxAuditedBody = 64 << 10;
 
-// Hides in a text keys of tenants (atl_…) and tokens of endpoints (e1.…).
-std::string WithoutTokens(std::string_view text);
-// Hides those and what looks like a secret: the value of NAME=VALUE and --name VALUE if the name is
-// that of a secret, the user part of a URL, and what follows Bearer or Basic.
+// Hides keys and tokens (credential.h), and what looks like a secret: the value of NAME=VALUE and
+// --name VALUE if the name is that of a secret, the user part of a URL, and what follows Bearer or
+// Basic.
 std::string WithoutSecrets(std::string_view text);
 
 // Returns facts about the "command", "argv" or "code" of a body: the program, the number of words,

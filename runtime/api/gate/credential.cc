@@ -1,7 +1,8 @@
-#include "runtime/api/ingress/credential.h"
+#include "runtime/api/gate/credential.h"
 
 #include <algorithm>
 
+#include "runtime/api/gate/secret_name.h"
 #include "runtime/base/base64.h"
 #include "runtime/base/sandbox_id.h"
 #include "runtime/http/ascii.h"
@@ -10,49 +11,78 @@
 namespace atl::api {
 namespace {
 
-constexpr std::string_view kShownKey = "atl_";
-constexpr std::string_view kShownToken = "e1.";
-constexpr size_t kKeyId = 8;
-constexpr size_t kSecret = 43;  // 32 bytes in base64url
+constexpr std::string_view kKeyStart = "atl_";
+constexpr std::string_view kTokenStart = "e1.";
+// Their first letters.
+constexpr std::string_view kStarts = "ae";
+constexpr size_t kKeyIdSize = 8;
+constexpr size_t kSecretSize = 43;  // 32 bytes in base64url
+constexpr size_t kMostKeyId = 256;
 
-bool IsOfSecret(char c) {
+bool IsKeyIdByte(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= '2' && c <= '7');
+}
+
+bool IsSecretByte(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
          c == '_';
 }
 
-bool BeginsWithSecret(std::string_view text) {
-  return text.size() >= kSecret && std::all_of(text.begin(), text.begin() + kSecret, IsOfSecret);
+// Returns the size of the key or token that the text begins with; 0: none.
+size_t SizeAtStart(std::string_view text) {
+  const auto all = [](std::string_view part, bool (*fits)(char)) {
+    return std::all_of(part.begin(), part.end(), fits);
+  };
+  if (text.starts_with(kKeyStart)) {
+    constexpr size_t kMiddle = kKeyStart.size() + kKeyIdSize;
+    constexpr size_t kWhole = kMiddle + 1 + kSecretSize;
+    const bool fits = text.size() >= kWhole && text[kMiddle] == '_' &&
+                      all(text.substr(kKeyStart.size(), kKeyIdSize), IsKeyIdByte) &&
+                      all(text.substr(kMiddle + 1, kSecretSize), IsSecretByte);
+    return fits ? kWhole : 0;
+  }
+  if (!text.starts_with(kTokenStart)) return 0;
+  // e1.{key id}.{sandbox id}.{MAC}. The bound keeps hostile texts from costing a square.
+  constexpr size_t kBehind = 1 + kSandboxIdSize + 1 + kSecretSize;
+  for (size_t dot = kTokenStart.size() + 1; dot <= kTokenStart.size() + kMostKeyId; ++dot) {
+    if (dot + kBehind > text.size()) return 0;
+    if (text[dot] == '.' && text[dot + 1 + kSandboxIdSize] == '.' &&
+        ValidSandboxId(text.substr(dot + 1, kSandboxIdSize)) &&
+        all(text.substr(dot + kBehind - kSecretSize, kSecretSize), IsSecretByte)) {
+      return dot + kBehind;
+    }
+  }
+  return 0;
 }
 
-// Returns true if "atl_" is followed by the rest of a key.
-bool IsRestOfKey(std::string_view text) {
-  const auto is_of_id = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '2' && c <= '7'); };
-  return text.size() > kKeyId && std::all_of(text.begin(), text.begin() + kKeyId, is_of_id) &&
-         text[kKeyId] == '_' && BeginsWithSecret(text.substr(kKeyId + 1));
-}
-
-// Returns true if "e1." is followed by the rest of a token.
-bool IsRestOfToken(std::string_view text) {
-  const auto end = std::find_if_not(text.begin(), text.end(), IsOfSecret);
-  const auto key_id = static_cast<size_t>(end - text.begin());
-  text.remove_prefix(key_id);
-  return key_id != 0 && text.size() > kSandboxIdSize + 2 && text.front() == '.' &&
-         ValidSandboxId(text.substr(1, kSandboxIdSize)) && text[1 + kSandboxIdSize] == '.' &&
-         BeginsWithSecret(text.substr(kSandboxIdSize + 2));
+struct Place {
+  size_t at = std::string_view::npos;  // npos: none
+  size_t size = 0;
+};
+// Finds the first key or token that begins at `from` or behind it.
+Place Next(std::string_view text, size_t from) {
+  for (size_t at = text.find_first_of(kStarts, from); at != std::string_view::npos;
+       at = text.find_first_of(kStarts, at + 1)) {
+    if (const size_t size = SizeAtStart(text.substr(at)); size != 0) return {at, size};
+  }
+  return {};
 }
 
 bool HoldsPlain(std::string_view text) {
-  const auto holds = [text](std::string_view prefix, bool (*is_rest)(std::string_view)) {
-    for (size_t at = text.find(prefix); at != std::string_view::npos;
-         at = text.find(prefix, at + 1)) {
-      if (is_rest(text.substr(at + prefix.size()))) return true;
-    }
-    return false;
-  };
-  return holds(kShownKey, IsRestOfKey) || holds(kShownToken, IsRestOfToken);
+  return Next(text, 0).size != 0;
 }
 
 }  // namespace
+
+std::string WithoutTokens(std::string_view text) {
+  std::string shown;
+  size_t from = 0;
+  for (Place found = Next(text, 0); found.size != 0; found = Next(text, from)) {
+    shown.append(text.substr(from, found.at - from)).append(kHidden);
+    from = found.at + found.size;
+  }
+  return shown.append(text.substr(from));
+}
 
 std::string DecodeEscapes(std::string_view text) {
   std::string decoded;
@@ -74,10 +104,9 @@ bool HoldsCredential(std::string_view text) {
   if (HoldsPlain(text)) return true;
   if (text.find('%') != std::string_view::npos && HoldsPlain(DecodeEscapes(text))) return true;
   if (!http::EqualNoCase(text.substr(0, kScheme.size()), kScheme)) return false;
-  // Servers accept base64 without its padding, the decoder may not.
-  std::string base64(http::TrimBlanks(text.substr(kScheme.size())));
-  base64.resize(std::min(base64.find('='), base64.size()));
-  base64.append((4 - base64.size() % 4) % 4, '=');
+  // Servers accept base64 with too little padding, which the decoder refuses.
+  std::string_view base64 = http::TrimBlanks(text.substr(kScheme.size()));
+  base64 = base64.substr(0, base64.find('='));
   const auto decoded = DecodeBase64(base64);
   return decoded && HoldsPlain(*decoded);
 }

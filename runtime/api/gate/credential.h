@@ -1,4 +1,6 @@
-// Finds API keys and endpoint tokens of any tenant in texts that a sandbox would get.
+// API keys and endpoint tokens in texts that a sandbox or a reader of the audit log would get.
+// Found by their form: keys of the store (tenants/key_store.h) and tokens of endpoints
+// (api/ingress/endpoint_token.h), right or wrong, of any tenant.
 //
 // Thread rule: pure functions.
 #pragma once
@@ -8,11 +10,13 @@
 
 namespace atl::api {
 
+// Replaces each key and token by "***".
+std::string WithoutTokens(std::string_view text);
+
 // Decodes %XX byte by byte and once, so that a malformed escape elsewhere hides nothing.
 std::string DecodeEscapes(std::string_view text);
 
-// Returns true if the text holds something in the form of a key of the store (key_store.h) or of an
-// endpoint's token (endpoint_token.h), right or wrong: plain, percent-encoded, or in the base64 of
+// Returns true if the text holds a key or token: plain, percent-encoded, or in the base64 of
 // "Basic BASE64".
 bool HoldsCredential(std::string_view text);
 

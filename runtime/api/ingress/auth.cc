@@ -9,6 +9,7 @@
 
 #include "runtime/api/ingress/ingress.h"
 #include "runtime/base/base64.h"
+#include "runtime/base/same_secret.h"
 #include "runtime/base/sandbox_id.h"
 #include "runtime/base/sha256.h"
 #include "runtime/http/ascii.h"
@@ -65,11 +66,7 @@ bool IsOfAPage(const http::Headers& headers) {
 
 std::string TokenFor(const std::string& api_key, const std::string& secret) {
   if (api_key.empty() || secret.empty()) return secret;
-  std::string token = EncodeBase64(Sha256("atoll token\n" + api_key + "\n" + secret));
-  std::replace(token.begin(), token.end(), '+', '-');
-  std::replace(token.begin(), token.end(), '/', '_');
-  token.pop_back();  // the padding
-  return token;
+  return EncodeBase64Url(Sha256("atoll token\n" + api_key + "\n" + secret));
 }
 
 std::string_view KeyOf(const http::Request& request) {
@@ -108,18 +105,6 @@ bool HoldsKey(const http::Request& request, const std::string& api_key) {
   return !api_key.empty() && !keys.empty() &&
          std::all_of(keys.begin(), keys.end(),
                      [&api_key](std::string_view key) { return SameSecret(key, api_key); });
-}
-
-bool SameSecret(std::string_view given, std::string_view expected) {
-  // The length is no secret. The work does not depend on where the texts differ. volatile keeps the
-  // optimiser from adding an early exit.
-  volatile unsigned difference = given.size() == expected.size() ? 0 : 1;
-  for (size_t i = 0; i < expected.size(); ++i) {
-    const auto a = static_cast<unsigned char>(i < given.size() ? given[i] : 0);
-    const auto b = static_cast<unsigned char>(expected[i]);
-    difference = difference | static_cast<unsigned>(a ^ b);
-  }
-  return difference == 0;
 }
 
 Parsed<void> Authorise(const http::Request& request, const std::string& api_key) {

@@ -11,9 +11,6 @@ namespace atl::api {
 
 inline constexpr char kApiKeyHeader[] = "OPEN-SANDBOX-API-KEY";
 
-// Compares in constant time.
-bool SameSecret(std::string_view given, std::string_view expected);
-
 // Returns true if the request has the key and no other, in OPEN-SANDBOX-API-KEY or as
 // "Authorization: Bearer KEY". The second is for programs that cannot send our header, such as
 // Prometheus. False if `api_key` is empty.

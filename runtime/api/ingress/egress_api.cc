@@ -14,6 +14,7 @@
 #include "runtime/api/ingress/vault_api.h"
 #include "runtime/base/base64.h"
 #include "runtime/base/json_text.h"
+#include "runtime/base/same_secret.h"
 #include "runtime/base/sha256.h"
 
 namespace atl::api {
@@ -125,10 +126,7 @@ std::string EgressToken(const std::string& secret, const std::string& api_key,
   // The first parts have a fixed size. The truncated digest prevents length extension.
   const std::string digest =
       Sha256("atoll egress token\n" + secret + "\n" + sandbox_id + "\n" + api_key);
-  std::string token = EncodeBase64(std::string_view(digest).substr(0, kTokenBytes));
-  std::replace(token.begin(), token.end(), '+', '-');
-  std::replace(token.begin(), token.end(), '/', '_');
-  return token;
+  return EncodeBase64Url(std::string_view(digest).substr(0, kTokenBytes));
 }
 
 void ServePolicy(const Call& call, sandbox::Sandboxes& sandboxes, netpolicy::Network& network,

@@ -1,9 +1,7 @@
 #include "runtime/api/ingress/endpoint_token.h"
 
-#include <algorithm>
-
-#include "runtime/api/ingress/auth.h"
 #include "runtime/base/base64.h"
+#include "runtime/base/same_secret.h"
 #include "runtime/base/sandbox_id.h"
 #include "runtime/base/sha256.h"
 
@@ -52,11 +50,7 @@ std::string EndpointTokens::MacOf(std::string_view key_id, std::string_view sand
   // The sandbox's id has a fixed size, so no two pairs give one text.
   std::string text(key_id);
   text.append("\n").append(sandbox_id);
-  std::string mac = EncodeBase64(HmacSha256(mac_key_, text));
-  std::replace(mac.begin(), mac.end(), '+', '-');
-  std::replace(mac.begin(), mac.end(), '/', '_');
-  mac.resize(kMacSize);
-  return mac;
+  return EncodeBase64Url(HmacSha256(mac_key_, text));
 }
 
 }  // namespace atl::api

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "runtime/api/ingress/auth.h"
+#include "runtime/base/same_secret.h"
 #include "runtime/base/sandbox_id.h"
 #include "runtime/http/ascii.h"
 #include "runtime/http/query.h"

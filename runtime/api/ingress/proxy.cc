@@ -5,12 +5,13 @@
 #include <utility>
 
 #include "runtime/api/gate/command_facts.h"
+#include "runtime/api/gate/credential.h"
 #include "runtime/api/gate/error_map.h"
 #include "runtime/api/ingress/auth.h"
-#include "runtime/api/ingress/credential.h"
 #include "runtime/api/ingress/egress_api.h"
 #include "runtime/api/ingress/proxied_answer.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/same_secret.h"
 #include "runtime/base/sandbox_id.h"
 #include "runtime/http/ascii.h"
 #include "runtime/http/query.h"
@@ -21,8 +22,8 @@ namespace {
 // "skip": this access does not renew the sandbox's deadline.
 constexpr char kAccessRenewHeader[] = "OpenSandbox-Access-Renew";
 
-// The prefix in execd's path space of the port that the daemon answers itself.
 constexpr std::string_view kPortOpen = "port.open";
+// The prefix in execd's path space of the port that the daemon answers itself.
 constexpr std::string_view kEgressPrefix = "/proxy/18080";
 
 // Headers that admit a request. They are not forwarded to the server in the sandbox.
@@ -331,11 +332,14 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& ro
   return upstream;
 }
 
+namespace {
+
+// Begins the line of the audit log about a request to a port of the sandbox `id`. `target` is what
+// execd gets, or the target behind port 18080. Returns false if the call was refused, because its
+// event could not be recorded.
 bool AuditProxied(Call* call, const std::string& id, int port, std::string_view target,
-                  const std::shared_ptr<Auditor>& auditor) {
-  if (!auditor) return true;
+                  const Rights& rights, const std::shared_ptr<Auditor>& auditor) {
   const http::Request& request = call->request();
-  const Rights& rights = RightsAtPort(port, request.method, target);
   const audit::Level level = auditor->LevelOf(rights.action);
   if (rights.action.empty() || level == audit::Level::kNone) return true;
   const bool is_port = rights.action == kPortOpen;
@@ -362,8 +366,6 @@ bool AuditProxied(Call* call, const std::string& id, int port, std::string_view 
   return may;
 }
 
-namespace {
-
 // Answers a request that nothing but the sandbox and the form of the request can refuse any more.
 // `entry.sandbox` null: the caller knows no such sandbox.
 void Enter(Call call, const Route& route, int port, const Entry& entry,
@@ -381,17 +383,20 @@ void Enter(Call call, const Route& route, int port, const Entry& entry,
   const std::string_view behind =
       port == kEgressPort ? std::string_view(upstream->target).substr(kEgressPrefix.size())
                           : std::string_view(upstream->target);
-  if (!AuditProxied(&call, id, port, behind, rules.auditor)) return;
+  if (rules.auditor) {
+    const Rights& rights =
+        entry.rights != nullptr ? *entry.rights : RightsAtPort(port, call.request().method, behind);
+    if (!AuditProxied(&call, id, port, behind, rights, rules.auditor)) return;
+  }
   if (call.audit() && !entry.reason.empty()) {
     call.audit()->AddFact("reason", WithoutSecrets(entry.reason));
   }
   // The request has an effect from here on.
   if (!entry.reason.empty()) rules.admin_entries->Note(entry, rules.unix_ms);
   if (port == kEgressPort) {
-    const std::string_view rest = std::string_view(upstream->target).substr(kEgressPrefix.size());
     const std::string token = EgressToken(rules.ingress.egress_secret, rules.ingress.api_key, id);
     return ServeEgress(call, sandboxes, network, rules.entry == nullptr ? &token : nullptr, id,
-                       rest);
+                       behind);
   }
   auto use = sandboxes.pauses.OpenRequest(*entry.sandbox);
   if (entry.sandbox->state == sandbox::State::kRunning) {

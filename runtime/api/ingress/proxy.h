@@ -49,12 +49,6 @@ Parsed<http::Upstream> UpstreamFor(const http::Request& request, const Route& ro
                                    const sandbox::Sandbox* sandbox, const std::string& socket_path,
                                    const ProxyRules& rules);
 
-// Begins the line of the audit log about a request to a port of the sandbox `id`. `target` is what
-// execd gets, or the target behind port 18080. Returns false if the call was refused, because its
-// event could not be recorded.
-bool AuditProxied(Call* call, const std::string& id, int port, std::string_view target,
-                  const std::shared_ptr<Auditor>& auditor);
-
 // Answers the call, or hands it to execd. Sets the call's caller, and the members of `rules` from
 // `unix_ms` on except `base_path`, itself.
 void Proxy(Call call, const Route& route, sandbox::Sandboxes& sandboxes,

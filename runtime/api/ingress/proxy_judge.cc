@@ -8,6 +8,7 @@
 #include "runtime/api/ingress/auth.h"
 #include "runtime/api/ingress/egress_api.h"
 #include "runtime/api/ingress/proxy.h"
+#include "runtime/base/same_secret.h"
 #include "runtime/base/sandbox_id.h"
 #include "runtime/http/ascii.h"
 #include "runtime/http/query.h"

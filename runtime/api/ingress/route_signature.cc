@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/api/ingress/auth.h"
+#include "runtime/base/same_secret.h"
 #include "runtime/base/sandbox_id.h"
 #include "runtime/base/sha256.h"
 

@@ -1,4 +1,5 @@
 #include "runtime/api/ingress/auth.h"
+#include "runtime/base/same_secret.h"
 
 #include <gtest/gtest.h>
 

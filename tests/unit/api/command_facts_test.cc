@@ -5,6 +5,7 @@
 #include <string>
 
 #include "runtime/api/gate/audit_entry.h"
+#include "runtime/api/gate/credential.h"
 
 namespace atl::api {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/api/ingress/credential.h"
+#include "runtime/api/gate/credential.h"
 
 #include <gtest/gtest.h>
 
