@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/json_text.h"
@@ -9,6 +10,8 @@
 
 namespace atl::cli {
 namespace {
+
+constexpr char kOcsfVersion[] = "1.3.0";
 
 struct OcsfClass {
   int uid;
@@ -70,6 +73,32 @@ Activity ActivityOf(const OcsfClass& kind, const std::string& action) {
   return {99, "Other"};
 }
 
+// Returns who a request came from; the daemon itself if from nobody.
+nlohmann::json SourceOf(const nlohmann::json& from) {
+  if (const std::string ip = TextIn(from, "ip"); !ip.empty()) return {{"ip", ip}};
+  return {{"svc_name", "atolld"}};
+}
+
+// Returns null if the line has no target that can be named.
+nlohmann::json ResourceOf(const nlohmann::json& target) {
+  nlohmann::json resource;
+  for (const auto& [from, to] : {std::pair{"id", "uid"}, {"name", "name"}}) {
+    if (const std::string text = TextIn(target, from); !text.empty()) resource[to] = text;
+  }
+  if (!resource.empty()) resource["type"] = TextIn(target, "kind");
+  return resource;
+}
+
+// `path` is empty unless the level of the action is `full`.
+nlohmann::json FileOf(const std::string& path) {
+  nlohmann::json file = {{"name", "Unknown"}, {"type", "Unknown"}, {"type_id", 0}};
+  if (!path.empty()) {
+    file["name"] = path.substr(path.rfind('/') + 1);
+    file["path"] = path;
+  }
+  return file;
+}
+
 std::string CsvCell(std::string text) {
   if (!text.empty() && std::string_view("=+-@\t").find(text.front()) != std::string_view::npos) {
     text.insert(0, "'");
@@ -98,12 +127,13 @@ Result<std::string> OcsfEvent(std::string_view text) {
   if (const std::string role = TextIn(actor, "role"); !role.empty()) {
     user["groups"] = nlohmann::json::array({{{"name", role}, {"uid", role}}});
   }
+  const std::string uid =
+      TextIn(line, "boot") + "-" + std::to_string(line.value("seq", uint64_t{0}));
   nlohmann::json event = {
       {"metadata",
-       {{"version", "1.3.0"},
-        {"uid", TextIn(line, "boot") + "-" + std::to_string(line.value("seq", uint64_t{0}))},
+       {{"version", kOcsfVersion},
+        {"uid", uid},
         {"original_time", TextIn(line, "time")},
-        {"tenant_uid", TextIn(line, "tenant")},
         {"product", {{"name", "Atoll"}, {"vendor_name", "Atoll"}, {"version", ATOLL_VERSION}}}}},
       {"time", audit::UnixMicrosOf(TextIn(line, "time")) / 1000},
       {"class_uid", kind.uid},
@@ -121,34 +151,44 @@ Result<std::string> OcsfEvent(std::string_view text) {
       {"status_detail", outcome},
       {"actor", {{"user", user}}},
       {"unmapped", {{"action", action}, {"what", what}, {"hash", TextIn(line, "hash")}}}};
+  if (const std::string tenant = TextIn(line, "tenant"); !tenant.empty()) {
+    event["metadata"]["tenant_uid"] = tenant;
+  }
   if (line.contains("status")) event["status_code"] = std::to_string(line.value("status", 0));
   if (line.contains("took_us")) event["duration"] = line.value("took_us", int64_t{0}) / 1000;
-  event["src_endpoint"] = {{"ip", TextIn(from, "ip")}};
-  if (const std::string agent = TextIn(from, "agent"); !agent.empty()) {
-    event["http_request"] = {{"user_agent", agent}};
+  const std::string agent = TextIn(from, "agent");
+  if (kind.uid == kApiActivity.uid || kind.uid == kLoginActivity.uid) {
+    event["src_endpoint"] = SourceOf(from);
+    if (!agent.empty()) event["http_request"] = {{"user_agent", agent}};
+  } else {
+    // These classes have no attribute for where a request came from.
+    event["unmapped"]["from"] = from;
+    if (!agent.empty()) event["actor"]["app_name"] = agent;
   }
-  const nlohmann::json resource = {{"uid", TextIn(target, "id")},
-                                   {"type", TextIn(target, "kind")},
-                                   {"name", TextIn(target, "name")}};
-  event["resources"] = nlohmann::json::array({resource});
   if (kind.uid == kApiActivity.uid) {
-    event["api"] = {{"operation", action}, {"request", {{"uid", TextIn(line, "request")}}}};
+    event["api"] = {{"operation", action}};
+    if (const std::string request = TextIn(line, "request"); !request.empty()) {
+      event["api"]["request"] = {{"uid", request}};
+    }
+    if (const nlohmann::json resource = ResourceOf(target); !resource.empty()) {
+      event["resources"] = nlohmann::json::array({resource});
+    }
     return JsonText(event);
   }
   if (kind.uid == kLoginActivity.uid) {
     event["user"] = user;
+    event["service"] = {{"name", "Atoll"}};
     event["message"] = TextIn(what, "reason");
     return JsonText(event);
   }
   // The device is the sandbox.
-  event["device"] = {{"uid", TextIn(target, "id")},
-                     {"hostname", TextIn(target, "id")},
-                     {"type", "Virtual"},
-                     {"type_id", 6}};
+  event["device"] = {{"uid", TextIn(target, "id")}, {"type", "Virtual"}, {"type_id", 6}};
   if (kind.uid == kProcessActivity.uid) {
-    event["process"] = {{"name", TextIn(what, "argv0")}, {"cmd_line", TextIn(what, "command")}};
+    // The log does not tell the process's number.
+    event["process"] = {
+        {"uid", uid}, {"name", TextIn(what, "argv0")}, {"cmd_line", TextIn(what, "command")}};
   } else {
-    event["file"] = {{"name", TextIn(what, "path")}, {"type", "Unknown"}, {"type_id", 0}};
+    event["file"] = FileOf(TextIn(what, "path"));
   }
   return JsonText(event);
 }
