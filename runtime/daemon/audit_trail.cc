@@ -62,6 +62,9 @@ void AuditTrail::Watch(const sandbox::Registry& registry, sandbox::History& hist
   auditor_->SetDescribe([&registry](const std::string& id, audit::Event* event) {
     const sandbox::Sandbox* const sandbox = registry.Find(tenants::Caller::Daemon(), id);
     if (sandbox == nullptr) return;
+    // The attempt of one tenant on another's sandbox stays a line of who tries, as an attempt on an
+    // unknown id does: its own log would otherwise tell which ids there are.
+    if (!event->tenant.empty() && event->tenant != sandbox->tenant) return;
     event->tenant = sandbox->tenant;
     event->target.image = api::WithoutSecrets(sandbox->spec.image);
   });

@@ -102,6 +102,22 @@ class TenantObjects(unittest.TestCase):
         self.assertNotIn(box, json.dumps(events))
         self.assertIn(box, json.dumps(self.have(RED, 'GET', '/v1/events?after=0')))
 
+    def test_an_attempt_is_a_line_of_who_tries(self):
+        """By its log nobody learns which ids there are, or who has tried to reach what it has."""
+        box = self.create(RED)
+        for target in (box, NOBODY):
+            for method, below in (('POST', '/pause'), ('POST', '/fork'), ('DELETE', ''), ('GET', '/endpoints/80')):
+                self.assertEqual(self.ask(BLUE, method, f'/v1/sandboxes/{target}{below}')[0], 404)
+
+        def told(key, target):
+            lines = [json.loads(line) for line in
+                     self.ask(key, 'GET', f'/v1/audit?limit=1000&target={target}')[1].splitlines()]
+            return [(line['action'], line['outcome'], line['tenant'], sorted(line['target'])) for line in lines]
+        self.assertEqual(told(BLUE, box), told(BLUE, NOBODY))
+        self.assertEqual([line[0] for line in told(BLUE, box)],
+                         ['sandbox.pause', 'sandbox.fork', 'sandbox.delete', 'endpoint.issue'])
+        self.assertEqual(told(RED, box), [('sandbox.create', 'success', 'red', ['id', 'image', 'kind'])])
+
     def test_names_and_keys_of_requests(self):
         name = {'metadata': {'name': 'web'}, 'extensions': {'uniqueName': 'true'}}
         self.create(RED, **name)

@@ -29,7 +29,8 @@ class Auditor {
   // Most ports, or denied destinations, that are remembered.
   static constexpr size_t kRemembered = 4096;
 
-  // Adds what is known of a sandbox: its owner, name and image. Does nothing for an unknown id.
+  // Adds what is known of a sandbox: its owner, name and image. Does nothing for an unknown id, nor
+  // for the sandbox of another tenant than the event's.
   using Describe = std::function<void(const std::string& id, audit::Event* event)>;
 
   // `log` is borrowed. `secret` is the daemon's; the key of HMACs is derived from it.
