@@ -184,7 +184,7 @@ class Team:
 
     def check(self):
         """All that was acknowledged is there, as it was left; nothing else is."""
-        told = {item['id']: item for item in self.have('GET', '/v1/sandboxes?pageSize=200')['items']}
+        told, = until(self.settled, 30 * SLOWNESS, 'what was cut off has gone on, or back')
         self.ids |= set(told)
         for box, item in told.items():
             metadata = item.get('metadata', {})
@@ -211,6 +211,11 @@ class Team:
                 self.test.assertEqual(names, set(known), f'{kind} of {self.name}')
             setattr(self, kind, {name: known.get(name) for name in names} if kind == 'snapshots' else names)
         self.unsure.clear()
+
+    def settled(self):
+        """What the list of sandboxes tells; None while one is on its way."""
+        told = {item['id']: item for item in self.have('GET', '/v1/sandboxes?pageSize=200')['items']}
+        return None if any(item['status']['state'] == 'Pending' for item in told.values()) else [told]
 
     def remove_all(self):
         for box in list(self.boxes):
