@@ -67,6 +67,7 @@ void AddAuditParts(Phases* phases) {
                            log->log->Write(event);
                            return {};
                          }));
+  phases->back().series.front().bounds = {{.at_most = 3}};
 }
 
 }  // namespace atl::bench
