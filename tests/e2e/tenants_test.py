@@ -254,6 +254,7 @@ class Page(unittest.TestCase):
                 self.assertEqual(daemon.send('POST', '/v1/images?name=busybox:latest', archive, headers).status, 201)
             lines = (lines.replace('/etc/atoll/tenants.toml', str(daemon.tenants))
                      .replace('systemctl restart atolld', 'true')
+                     .replace('audit verify', f'audit verify --directory {daemon.top}/audit')
                      .replace('systemctl reload atolld', f'kill -HUP {daemon.process.pid}'))
             script = ''.join(f"echo '$' {json.dumps(line).replace('$', chr(92) + '$')}\n{line}\n"
                              for line in lines.splitlines())
@@ -263,7 +264,11 @@ class Page(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stdout)
             said = re.split(r'^\$ ', done.stdout, flags=re.M)
             told = {line.split('\n', 1)[0].strip(): line.split('\n', 1)[1] for line in said if '\n' in line}
+            self.assertEqual(len(re.findall(r'^```sh\n(.*?)^```', page, re.M | re.S)[0].splitlines()), 10)
             self.assertRegex(told['ATOLL_API_KEY=$red atoll whoami'], '^developer of red ')
+            self.assertIn('memory', told['ATOLL_API_KEY=$red atoll run -d --memory 64Gi busybox sleep 1000 || true'])
+            self.assertRegex(told[f'atoll audit verify --directory {daemon.top}/audit'],
+                             r'(?s)^[1-9]\d* lines in .*\ngood: no line was changed')
             self.assertIn('web', told['ATOLL_API_KEY=$red atoll ps'])
             self.assertNotIn('web', told['ATOLL_API_KEY=$blue atoll ps'])
             self.assertIn('web', told['atoll ps'])
