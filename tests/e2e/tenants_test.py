@@ -224,6 +224,25 @@ with socket.socket(socket.AF_UNIX) as s:
         self.assertIn("there is no route 'GET /nope'", self.daemon.cli('tenant', 'check', str(bad), code=2))
         self.assertEqual(self.daemon.cli('complete', '--', 'tenant', 'show', ''), 'blue\nred\n')
 
+    def test_an_admin_by_the_command_line(self):
+        box = self.create(self.keys['developer'])
+        told = self.daemon.cli('exec', box, 'echo', 'inside', key=self.admin, code=125)
+        self.assertIn('reason', told)
+        why = ('--reason', 'outage of web & more')
+        self.assertEqual(self.daemon.cli(*why, 'exec', box, 'echo', 'inside', key=self.admin), 'inside\n')
+        env = {**os.environ, 'ATOLL_SERVER': self.daemon.url, 'ATOLL_API_KEY': self.admin}
+        seen, client = atoll.at_a_terminal(b'', *why, 'exec', '-it', box, 'echo', 'inside', env=env)
+        self.assertEqual(client.wait(30 * atoll.SLOWNESS), 0, seen)
+        self.assertIn(b'inside', seen)
+        _, events = self.daemon.ask(self.keys['viewer'], 'GET', f'/v1/sandboxes/{box}/diagnostics/events')
+        self.assertIn('outage of web & more', events)
+        # A name is the host's unless its tenant is told, and another tenant's word counts for nothing.
+        self.assertEqual(self.daemon.ask(self.keys['developer'], 'POST', '/v1/volumes', {'name': 'data'})[0], 201)
+        remove = ('volume', 'rm', 'data')
+        self.assertIn('does not exist', self.daemon.cli(*remove, key=self.admin, code=2))
+        self.assertIn('does not exist', self.daemon.cli('--tenant', 'red', *remove, key=self.blue, code=2))
+        self.daemon.cli('--tenant', 'red', *remove, key=self.admin)
+
     def test_root_runs_things_without_a_key(self):
         self.assertEqual(self.daemon.cli('run', '--rm', 'busybox', 'echo', 'hello'), 'hello\n')
 
@@ -303,6 +322,8 @@ class Reload(unittest.TestCase):
         with daemon:
             image = daemon.import_busybox()
             old = daemon.create(image)
+            daemon.request('POST', '/v1/volumes', {'name': 'data'})
+            self.assertEqual(daemon.request('GET', '/v1/volumes/data?tenant=red')['name'], 'data', 'there are none')
             daemon.stop()
             daemon.config.write_text(tenants + 'adopt = "red"\n', encoding='utf-8')
             daemon.start()

@@ -43,6 +43,15 @@ void AddGlobalOptions(Verb& root, Settings* settings, bool* version) {
                     .what = "Where the local daemon leaves its address; else /run/atoll",
                     .target = &settings->run_dir,
                     .variable = "ATOLL_RUN_DIR"});
+  root.Takes(Option{.names = "--tenant",
+                    .value = "NAME",
+                    .what = "For admins: the tenant that has named the image, pool or volume",
+                    .target = &settings->tenant});
+  root.Takes(Option{.names = "--reason",
+                    .value = "TEXT",
+                    .what = "For admins who enter a sandbox of another tenant: why, which the "
+                            "tenant reads; 8 characters at least",
+                    .target = &settings->reason});
   root.Takes(Option{.names = "--json",
                     .value = {},
                     .what = "For programs: answers are JSON, and so is on stderr, a line each, why "

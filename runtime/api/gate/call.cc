@@ -90,15 +90,6 @@ std::string Call::Parameter(std::string_view name) const {
   return found;
 }
 
-tenants::Caller NamesOf(const Call& call) {
-  tenants::Caller caller = call.caller();
-  if (!caller.sees_all) return caller;
-  if (std::string tenant = call.Parameter("tenant"); !tenant.empty()) {
-    caller.tenant = std::move(tenant);
-  }
-  return caller;
-}
-
 void Call::LogAnswer(std::string what, std::string who) {
   deed_ = std::make_shared<const Deed>(
       Deed{std::move(what), std::move(who), SystemClock().BootMicros()});

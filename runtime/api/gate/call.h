@@ -93,11 +93,6 @@ class Call {
   std::shared_ptr<AuditEntry> audit_;
 };
 
-// Returns the caller for an object that the request names by a name instead of an id, which each
-// tenant may have given to an object of its own. `?tenant=NAME` selects the tenant for callers who
-// reach the objects of all; other callers have only the names of their own.
-tenants::Caller NamesOf(const Call& call);
-
 // Returns true for a CORS preflight: OPTIONS with Origin and Access-Control-Request-Method. Its
 // answer is 200.
 bool IsPreflight(const http::Request& request);

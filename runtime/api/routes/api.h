@@ -174,6 +174,11 @@ class Api {
   void GetHealth(const Call& call);
   // Returns the tenant of the path, or null after it has answered.
   tenants::SharedTenant FindTenant(const Call& call) const;
+  // Returns the caller for an object that the request names by a name instead of an id, which each
+  // tenant may have given to an object of its own. `?tenant=NAME` selects the tenant for callers
+  // who reach the objects of all. It is ignored for other callers, who have only the names of their
+  // own, and without tenants.
+  tenants::Caller NamesOf(const Call& call) const;
   // Returns whether the caller may see keys, or change them; if not, it has answered.
   bool MayHandleKeys(const Call& call, bool of_host, bool changes) const;
   void ListKeys(const Call& call, bool of_host);

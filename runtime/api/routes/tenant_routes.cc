@@ -157,6 +157,15 @@ tenants::SharedTenant Api::FindTenant(const Call& call) const {
   return nullptr;
 }
 
+tenants::Caller Api::NamesOf(const Call& call) const {
+  tenants::Caller caller = call.caller();
+  if (!caller.sees_all || parts_.directory == nullptr) return caller;
+  if (std::string tenant = call.Parameter("tenant"); !tenant.empty()) {
+    caller.tenant = std::move(tenant);
+  }
+  return caller;
+}
+
 bool Api::MayHandleKeys(const Call& call, bool of_host, bool changes) const {
   if (parts_.directory == nullptr) {
     call.Respond(NoTenants());

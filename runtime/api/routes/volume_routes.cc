@@ -45,7 +45,7 @@ void Api::AddVolumeRoutes() {
     call.Respond(JsonResponse(200, {{"items", std::move(items)}}));
   });
   router_.Add("GET", "/volumes/{name}", [this](const Call& call) { GetVolume(call); });
-  router_.Add("DELETE", "/volumes/{name}", [&volumes](const Call& call) {
+  router_.Add("DELETE", "/volumes/{name}", [this, &volumes](const Call& call) {
     const tenants::Caller caller = NamesOf(call);
     const std::string& name = call.args[0];
     if (!volumes.Find(caller, name)) return call.Respond(NoSuchVolume(name));
@@ -75,10 +75,10 @@ void Api::GetVolume(const Call& call) {
   const tenants::Caller caller = NamesOf(call);
   const std::string& name = call.args[0];
   if (!volumes.Find(caller, name)) return call.Respond(NoSuchVolume(name));
-  volumes.Use(caller, name, [call, &volumes](const Result<wire::DiskUse>& use) {
+  volumes.Use(caller, name, [call, caller, &volumes](const Result<wire::DiskUse>& use) {
     if (!use) return call.Respond(MapError(use.error(), Doing::kVolume));
     // The volume may have been removed while it was measured.
-    const auto volume = volumes.Find(NamesOf(call), call.args[0]);
+    const auto volume = volumes.Find(caller, call.args[0]);
     if (!volume) return call.Respond(NoSuchVolume(call.args[0]));
     nlohmann::json body = VolumeJson(*volume);
     body["size"] = DiskUseJson(*use);

@@ -39,8 +39,12 @@ std::string ErrorText(int status, const std::string& body) {
 }
 
 Api::Api(std::unique_ptr<http::Client> client, Server server,
-         std::shared_ptr<const http::TlsContext> trust)
-    : client_(std::move(client)), server_(std::move(server)), trust_(std::move(trust)) {}
+         std::shared_ptr<const http::TlsContext> trust, const Settings& settings)
+    : client_(std::move(client)),
+      server_(std::move(server)),
+      trust_(std::move(trust)),
+      tenant_(settings.tenant),
+      reason_(settings.reason) {}
 
 Result<Api> Api::Connect(const Settings& settings) {
   ATOLL_ASSIGN(Server server, FindServer(settings));
@@ -50,7 +54,22 @@ Result<Api> Api::Connect(const Settings& settings) {
     ATOLL_ASSIGN(trust, http::TlsContext::ForClient(settings.cacert));
   }
   ATOLL_ASSIGN(auto client, http::Client::Create(server.url, trust));
-  return Api(std::move(client), std::move(server), std::move(trust));
+  return Api(std::move(client), std::move(server), std::move(trust), settings);
+}
+
+std::string Api::TargetOf(std::string_view target) const {
+  std::string whole = "/v1" + std::string(target);
+  const auto add = [&whole](const char* name, const std::string& value) {
+    if (value.empty()) return;
+    whole.append(whole.find('?') == std::string::npos ? "?" : "&").append(name).append("=");
+    whole.append(PercentEncode(value));
+  };
+  const bool inside = target.starts_with("/sandboxes/") && target.find("/proxy/") != target.npos;
+  if (inside) add("reason", reason_);
+  for (const char* named : {"/images/", "/pools/", "/volumes/"}) {
+    if (target.starts_with(named)) add("tenant", tenant_);
+  }
+  return whole;
 }
 
 void Api::AddKey(http::Client::Call* call) const {
@@ -73,7 +92,7 @@ Result<http::Response> Api::CheckStatus(Result<http::Response> response) const {
 }
 
 Result<http::Response> Api::Send(http::Client::Call call) {
-  call.target = "/v1" + call.target;
+  call.target = TargetOf(call.target);
   AddKey(&call);
   return CheckStatus(client_->Send(call));
 }
@@ -90,7 +109,7 @@ Result<http::Response> Api::Send(const std::string& method, const std::string& t
 
 Result<http::Response> Api::Stream(http::Client::Call call,
                                    const std::function<bool(std::string_view)>& on_data) {
-  call.target = "/v1" + call.target;
+  call.target = TargetOf(call.target);
   AddKey(&call);
   return CheckStatus(client_->Stream(call, on_data));
 }

@@ -26,19 +26,23 @@ class Api {
   const std::string& key() const { return server_.api_key; }
   // Null if the server has no TLS.
   const http::TlsContext* trust() const { return trust_.get(); }
+  // Returns the target of a request from one below /v1, with what the settings add: the reason of
+  // who enters a sandbox of another tenant, or the tenant that names belong to.
+  std::string TargetOf(std::string_view target) const;
   // Like Send, but streams the body of a 2xx answer to `on_data`. False from `on_data` stops it.
   Result<http::Response> Stream(http::Client::Call call,
                                 const std::function<bool(std::string_view)>& on_data);
 
  private:
   Api(std::unique_ptr<http::Client> client, Server server,
-      std::shared_ptr<const http::TlsContext> trust);
+      std::shared_ptr<const http::TlsContext> trust, const Settings& settings);
   void AddKey(http::Client::Call* call) const;
   Result<http::Response> CheckStatus(Result<http::Response> response) const;
 
   std::unique_ptr<http::Client> client_;
   Server server_;
   std::shared_ptr<const http::TlsContext> trust_;
+  std::string tenant_, reason_;
 };
 
 // Returns the text of an error answer on one line: from {code, message}, else the body's text.

@@ -14,6 +14,8 @@ struct Settings {
   std::string api_key_file;
   std::string cacert;  // PEM file of authorities; empty: the host's
   std::string run_dir = "/run/atoll";
+  std::string tenant;  // an admin means names of this tenant; empty: of the host
+  std::string reason;  // why an admin enters a sandbox of another tenant
   bool json = false;
 };
 

@@ -100,8 +100,8 @@ Result<LocalPort> ListenHere(int number, int inside) {
 }
 
 Result<Upgraded> ConnectTo(const Api& api, const ExecdWay& way, int port) {
-  return Upgrade(api.server_url(), api.trust(), way.base + "/forward/" + std::to_string(port),
-                 "tcp", way.headers);
+  return Upgrade(api.server_url(), api.trust(),
+                 api.TargetOf(way.base + "/forward/" + std::to_string(port)), "tcp", way.headers);
 }
 
 Status ForwardPorts(EventLoop& loop,

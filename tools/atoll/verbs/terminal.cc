@@ -188,9 +188,10 @@ Result<Exit> RunInTerminal(Api& api, const std::string& sandbox_id, const Comman
     // Ignored: the terminal may have gone with its sandbox.
     [[maybe_unused]] const auto ignored = api.Send(std::move(end));
   });
-  ATOLL_ASSIGN(WebSocket socket,
-               WebSocket::Connect(api.server_url(), api.trust(),
-                                  "/v1" + path + (terminal ? "/ws" : "/ws?pty=0"), way.headers));
+  ATOLL_ASSIGN(
+      WebSocket socket,
+      WebSocket::Connect(api.server_url(), api.trust(),
+                         api.TargetOf(path + (terminal ? "/ws" : "/ws?pty=0")), way.headers));
   std::optional<RawMode> raw;
   if (terminal) raw.emplace();
   ATOLL_ASSIGN(const auto exit, Session(std::move(socket), std::move(signals), terminal).Run());
