@@ -157,7 +157,9 @@ Status Daemon::Open() {
   network_ = std::move(opened_.network);
   denials_ = std::make_unique<DenialReport>(*loop_, config_.denial_webhook);
   network_->OnDenied([this](const std::string& sandbox, const netpolicy::Denial& denial) {
-    denials_->Report(sandbox, denial);
+    const sandbox::Sandbox* const denied =
+        sandboxes_ ? sandboxes_->registry.Find(tenants::Caller::Daemon(), sandbox) : nullptr;
+    denials_->Report(sandbox, denied == nullptr ? std::string() : denied->tenant, denial);
     if (audit_) audit_->Denied(sandbox, denial);
   });
   ATOLL_TRY(network_->Start(*loop_, health_));

@@ -12,7 +12,8 @@
 namespace atl::daemon {
 namespace {
 
-std::string BodyOf(const std::string& sandbox, const netpolicy::Denial& denial) {
+std::string BodyOf(const std::string& sandbox, const std::string& tenant,
+                   const netpolicy::Denial& denial) {
   nlohmann::json body{{"timestamp", api::FormatTime(denial.time_ms)},
                       {"source", "opensandbox-egress"},
                       {"sandboxId", sandbox},
@@ -20,6 +21,7 @@ std::string BodyOf(const std::string& sandbox, const netpolicy::Denial& denial) 
                       {"protocol", denial.protocol},
                       {"reason", denial.reason},
                       {"count", denial.count}};
+  if (!tenant.empty()) body["tenant"] = tenant;
   if (!denial.address.empty()) body["address"] = denial.address;
   if (denial.port != 0) body["port"] = denial.port;
   return JsonText(body);
@@ -46,9 +48,10 @@ void DenialReport::AddMetrics(MetricSet* metrics) const {
       .Add(undelivered_);
 }
 
-void DenialReport::Report(const std::string& sandbox, const netpolicy::Denial& denial) {
+void DenialReport::Report(const std::string& sandbox, const std::string& tenant,
+                          const netpolicy::Denial& denial) {
   denied_[denial.reason] += denial.count;
-  Log(sandbox, denial);
+  Log(sandbox, tenant, denial);
   if (webhook_.empty()) return;
   if (!queued_.Take(sandbox)) {
     ++undelivered_;
@@ -58,16 +61,18 @@ void DenialReport::Report(const std::string& sandbox, const netpolicy::Denial& d
     }
     return;
   }
-  queue_.push_back({sandbox, BodyOf(sandbox, denial)});
+  queue_.push_back({sandbox, BodyOf(sandbox, tenant, denial)});
   if (!posting_) Post();
 }
 
-void DenialReport::Log(const std::string& sandbox, const netpolicy::Denial& denial) {
+void DenialReport::Log(const std::string& sandbox, const std::string& tenant,
+                       const netpolicy::Denial& denial) {
   const int64_t second = denial.time_ms / 1000;
   if (std::exchange(second_, second) != second) lines_.Clear();
   if (!lines_.Take(sandbox)) return;
   LogLine line(LogLevel::kInfo, "egress denied");
   line.Add("sandbox", sandbox).Add("reason", denial.reason).Add("protocol", denial.protocol);
+  if (!tenant.empty()) line.Add("tenant", tenant);
   if (!denial.hostname.empty()) line.Add("hostname", denial.hostname);
   if (!denial.address.empty()) line.Add("address", denial.address);
   if (denial.port != 0) line.Add("port", static_cast<uint32_t>(denial.port));

@@ -1,7 +1,7 @@
 // Reports denials of sandboxes to the operator: a log line for each, and a POST to a webhook with
 //
 //   {"hostname", "timestamp", "source": "opensandbox-egress", "sandboxId"} as upstream has it, and
-//   "address", "port", "protocol", "reason", "count"
+//   "address", "port", "protocol", "reason", "count", and "tenant" of a sandbox that has one
 //
 // A report is dropped after four failed attempts, or if 256 others are queued. No sandbox takes
 // more than an eighth of what is left of the queue or of the log lines, so one that is denied
@@ -38,10 +38,12 @@ class DenialReport {
 
   void AddMetrics(MetricSet* metrics) const;
 
-  void Report(const std::string& sandbox, const netpolicy::Denial& denial);
+  // `tenant`: the sandbox's; empty: none.
+  void Report(const std::string& sandbox, const std::string& tenant,
+              const netpolicy::Denial& denial);
 
  private:
-  void Log(const std::string& sandbox, const netpolicy::Denial& denial);
+  void Log(const std::string& sandbox, const std::string& tenant, const netpolicy::Denial& denial);
   void Post();
   void Posted(bool delivered);
 

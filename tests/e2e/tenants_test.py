@@ -382,6 +382,36 @@ class Answer(http.server.BaseHTTPRequestHandler):
         pass
 
 
+class Hook(http.server.BaseHTTPRequestHandler):
+    """Keeps what it is told."""
+
+    def do_POST(self):  # pylint: disable=invalid-name
+        self.server.told.append(json.loads(self.rfile.read(int(self.headers['Content-Length']))))
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *_):  # pylint: disable=arguments-differ
+        pass
+
+
+class Denials(unittest.TestCase):
+    def test_the_webhook_hears_whose_sandbox_it_is(self):
+        server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Hook)
+        server.told = []
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        for end in (server.server_close, thread.join, server.shutdown):
+            self.addCleanup(end)
+        with TenantsDaemon(network_denial_webhook=f'http://127.0.0.1:{server.server_port}/') as daemon:
+            daemon.key = daemon.new_key('developer')
+            box = daemon.create(daemon.import_busybox(), networkPolicy={'defaultAction': 'deny'})
+            daemon.run(box, 'nslookup hooked.example')
+            told = until(lambda: [one for one in server.told if one['hostname'] == 'hooked.example'],
+                         30 * atoll.SLOWNESS, 'the webhook is told')[0]
+            self.assertEqual((told['tenant'], told['sandboxId']), ('red', box))
+            self.assertRegex(daemon.log.read_text(encoding='utf-8'), 'egress denied.*tenant=red')
+
+
 class HttpProvider(unittest.TestCase):
     def test_a_service_says_whose_a_key_is(self):
         provider = Provider()
