@@ -45,8 +45,9 @@ Result<std::unique_ptr<tenants::Directory>> OpenDirectory(const Config& config, 
     provider = std::make_unique<tenants::HttpProvider>(loop, SystemClock(), table, settings,
                                                        tenants::HttpAsk(settings));
   }
-  auto directory = std::make_unique<tenants::Directory>(tenants::Directory::Parts{
-      loop, SystemClock(), table, std::move(keys), std::move(provider), secret});
+  auto directory = std::make_unique<tenants::Directory>(
+      tenants::Directory::Parts{loop, SystemClock(), table, std::move(keys), std::move(provider),
+                                secret, config.tenants_max_stale});
   LogLine(LogLevel::kInfo, "serving tenants")
       .Add("provider", config.tenants_provider)
       .Add("tenants", static_cast<uint64_t>(file.tenants.size()));

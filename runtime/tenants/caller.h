@@ -23,6 +23,7 @@ struct Caller {
   // Answers show names and states only: no contents, no env, no values of labels.
   bool names_only = false;
   std::shared_ptr<const Narrowing> narrowing = nullptr;  // the caller's key's; null: none
+  std::string subject = {};  // an identity provider's name of the person; empty: a key calls
 
   // Returns true if the caller may know of an object of that owner. If not, the answer is the one
   // for an unknown id.

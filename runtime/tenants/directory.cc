@@ -15,17 +15,18 @@ constexpr int64_t kUseIntervalUs = 60'000'000;
 constexpr int64_t kLongestWaitMs = 60'000;
 constexpr size_t kIdDigits = 12;
 
-bool IsOfTheHost(Role role) {
-  return role != Role::kViewer && role != Role::kDeveloper;
-}
-
 }  // namespace
 
-Directory::Directory(Parts parts) : parts_(std::move(parts)) {
+Directory::Directory(Parts parts)
+    : parts_(std::move(parts)),
+      tokens_(parts_.loop, parts_.clock,
+              {.secret = parts_.secret, .max_stale_seconds = parts_.max_stale_seconds},
+              parts_.fetch_keys) {
   expired_until_ms_ = parts_.clock.UnixMillis();
   if (parts_.provider) {
     parts_.provider->OnEnd([this](const std::string& key_id) { End(key_id); });
   }
+  tokens_.OnEnd([this](const std::string& key_id) { End(key_id); });
   WatchExpiry();
   use_timer_ = parts_.loop.After(kUseIntervalUs, [this] { WriteUses(); });
 }
@@ -38,6 +39,7 @@ Directory::~Directory() {
 void Directory::Replace(TenantsFile file) {
   std::map<std::string, FileKey> next;
   std::map<std::string, std::string> ids;
+  std::vector<TenantRule> rules;
   for (const Tenant& tenant : file.tenants) {
     for (const std::string& hash : tenant.key_hashes) {
       std::string id =
@@ -45,6 +47,7 @@ void Directory::Replace(TenantsFile file) {
       ids.emplace(id, hash);
       next.emplace(hash, FileKey{std::move(id), tenant.name});
     }
+    for (const OidcRule& rule : tenant.oidc) rules.push_back({tenant.name, rule});
   }
   std::vector<std::string> ended;
   for (const auto& [hash, key] : file_keys_) {
@@ -63,6 +66,7 @@ void Directory::Replace(TenantsFile file) {
     if (!alive(*parts_.keys->Find(id))) ended.push_back(id);
   }
   for (const std::string& id : ended) End(id);
+  tokens_.SetRules(std::move(rules));
 }
 
 Authenticated Directory::IdentityOf(const KeyRecord& record) const {
@@ -92,6 +96,8 @@ void Directory::Authenticate(std::string_view secret, bool may_ask,
   if (const auto found = file_keys_.find(hash); found != file_keys_.end()) {
     return done(IdentityOf(found->second));
   }
+  // The provider of keys never sees a token that its issuer's keys can judge.
+  if (tokens_.IsOfIssuer(secret)) return tokens_.Authenticate(secret, may_ask, std::move(done));
   // A text of the store's form is never shown to the provider: it is a key of Atoll's own.
   if (!parts_.provider || IsStoredKey(secret)) return done(tl::unexpected(Denial::kUnknown));
   parts_.provider->Authenticate(secret, may_ask, std::move(done));
@@ -106,8 +112,9 @@ Authenticated Directory::Find(const std::string& key_id) const {
   if (const auto found = file_ids_.find(key_id); found != file_ids_.end()) {
     return IdentityOf(file_keys_.at(found->second));
   }
-  if (parts_.provider) return parts_.provider->Find(key_id);
-  return tl::unexpected(Denial::kUnknown);
+  Authenticated holder = tokens_.Find(key_id);
+  if (holder || !parts_.provider) return holder;
+  return parts_.provider->Find(key_id);
 }
 
 Result<NewKey> Directory::Make(const KeyRequest& wanted, const std::string& creator) {
@@ -156,7 +163,7 @@ Status Directory::Revoke(const std::string& tenant, const std::string& key_id) {
 }
 
 bool Directory::IsAdmin(const std::string& creator) const {
-  // Ids of keys begin with "k_", "f_" or "h_".
+  // Ids of keys begin with "k_", "f_", "h_" or "o_".
   if (creator.starts_with("root")) return true;
   const auto identity = Find(creator);
   return identity && identity->role == Role::kAdmin;

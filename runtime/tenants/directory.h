@@ -1,5 +1,6 @@
-// Knows every key: those of the key store, those of the tenants' file, and those that an HTTP
-// provider vouches for. Answers whose a key is, and tells when one ends.
+// Knows every key: those of the key store, those of the tenants' file, those that an HTTP provider
+// vouches for, and the tokens of identity providers. Answers whose a key is, and tells when one
+// ends.
 //
 // All refusals of a key look the same to its holder. The cause is for the log, metrics and audit.
 //
@@ -25,6 +26,7 @@
 #include "runtime/tenants/key_store.h"
 #include "runtime/tenants/tenant_table.h"
 #include "runtime/tenants/tenants_file.h"
+#include "runtime/tenants/token_verifier.h"
 
 namespace atl::tenants {
 
@@ -45,7 +47,9 @@ class Directory {
     TenantTable& tenants;
     std::unique_ptr<KeyStore> keys;
     std::unique_ptr<HttpProvider> provider;  // null: keys outside of the store are in the file
-    std::string secret;  // hides keys of the file and of the provider behind their ids
+    std::string secret;               // hides keys that are not of the store behind their ids
+    int64_t max_stale_seconds = 300;  // see TokenVerifier
+    TokenVerifier::Fetch fetch_keys = FetchKeySet;
   };
   explicit Directory(Parts parts);
   Directory(const Directory&) = delete;
@@ -62,6 +66,9 @@ class Directory {
   void Authenticate(std::string_view secret, bool may_ask, std::function<void(Authenticated)> done);
   // Returns true if the HTTP provider has vouched for the key and not refused it since.
   bool IsVouchedFor(std::string_view secret) const;
+  // Returns true for a token that names an issuer and an audience of the file, right or wrong: it
+  // is meant for this daemon and for nobody else.
+  bool IsTokenForUs(std::string_view text) const { return tokens_.IsForUs(text); }
   // Returns the holder of a living key, by the key's id. For tokens that were made from a key.
   Authenticated Find(const std::string& key_id) const;
 
@@ -108,6 +115,7 @@ class Directory {
   void WriteUses();
 
   const Parts parts_;
+  TokenVerifier tokens_;
   std::map<std::string, FileKey> file_keys_;     // SHA-256 of the key, as hex → the key
   std::map<std::string, std::string> file_ids_;  // id of the key → its SHA-256
   std::vector<std::function<void(const std::string&)>> on_end_;

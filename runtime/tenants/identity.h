@@ -29,6 +29,7 @@ struct Identity {
   std::string tenant = {};  // empty: the host
   Role role = Role::kAdmin;
   std::shared_ptr<const Narrowing> narrowing = nullptr;  // null: none
+  std::string subject = {};  // an identity provider's name of the person; empty: of a key
 };
 
 // Checks a route of a narrowing: "METHOD PATH", in which '*' stands for any characters. The path is

@@ -22,6 +22,11 @@ enum class Role : uint8_t { kViewer, kDeveloper, kOperator, kAuditor, kAdmin };
 inline constexpr std::array kRoles = {Role::kViewer, Role::kDeveloper, Role::kOperator,
                                       Role::kAuditor, Role::kAdmin};
 
+// Returns true for a role that reaches all tenants. Its holders belong to the host.
+constexpr bool IsOfTheHost(Role role) {
+  return role != Role::kViewer && role != Role::kDeveloper;
+}
+
 // Returns the word of the role in files, answers and the audit log.
 const char* RoleName(Role role);
 // Returns nothing for a word that is no role.

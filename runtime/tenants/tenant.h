@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/tenants/oidc_rule.h"
+
 namespace atl::tenants {
 
 // Limits on what a tenant has at a time, or does in a second. 0: unlimited.
@@ -37,6 +39,7 @@ struct Tenant {
   bool policy_locked = false;               // its sandboxes keep the policy of their create
   std::map<std::string, std::string> labels;  // added to its usage and metrics
   std::vector<std::string> key_hashes;        // SHA-256 of the keys that its file lists, as hex
+  std::vector<OidcRule> oidc;                 // tokens of identity providers that are let in
   bool self_service = false;                  // its developers may make keys of their role or lower
 
   bool operator==(const Tenant&) const = default;

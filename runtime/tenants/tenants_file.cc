@@ -16,6 +16,7 @@
 #include "runtime/base/sandbox_id.h"
 #include "runtime/base/sha256.h"
 #include "runtime/base/sys.h"
+#include "runtime/http/base_url.h"
 #include "runtime/tenants/quota_text.h"
 
 // The packaged library is not used, because it is built with exceptions.
@@ -31,6 +32,7 @@ constexpr size_t kMaxFile = 4 << 20;
 constexpr size_t kMaxName = 63;
 constexpr size_t kMostOfList = 256;
 constexpr size_t kMostOfText = 512;
+constexpr size_t kMostOidcRules = 256;
 // A shorter key can be guessed. Upstream takes any that is not blank, so it is only warned of.
 constexpr size_t kShortKey = 16;
 
@@ -71,6 +73,7 @@ class Reader {
     return {};
   }
 
+  std::string PathOf(std::string_view key) const { return path_ + std::string(key); }
   std::string Where() const { return LineOf(file_, table_); }
 
  private:
@@ -220,6 +223,75 @@ Status ReadRules(const toml::node& node, std::vector<std::string>* rules) {
   return {};
 }
 
+Status ReadPresent(const toml::node& node, std::string* text) {
+  ATOLL_TRY(ReadText(node, text));
+  if (!text->empty()) return {};
+  return Fail(Code::kInvalidArgument, "must not be empty");
+}
+
+Status ReadIssuer(const toml::node& node, std::string* issuer) {
+  ATOLL_TRY(ReadText(node, issuer));
+  const bool visible =
+      std::all_of(issuer->begin(), issuer->end(), [](char c) { return c > ' ' && c <= '~'; });
+  if (visible && (issuer->starts_with("https://") || issuer->starts_with("http://"))) return {};
+  return Fail(Code::kInvalidArgument,
+              "must be the URL that tokens have as 'iss', byte by byte, such as "
+              "https://idp.example");
+}
+
+Status ReadKeysAddress(const toml::node& node, std::string* address) {
+  ATOLL_TRY(ReadText(node, address));
+  if (address->starts_with("file://") && IsPlainPath(address->substr(7))) return {};
+  if (address->starts_with("https://") && http::ParseBaseUrl(*address)) return {};
+  return Fail(Code::kInvalidArgument,
+              "must be the address of the issuer's keys: https://HOST/PATH, or file:///PATH");
+}
+
+Status ReadWhen(const toml::node& node, std::map<std::string, std::string>* when) {
+  ATOLL_TRY(ReadTexts(node, when));
+  if (!when->empty()) return {};
+  return Fail(Code::kInvalidArgument,
+              "is empty: name a claim, because the issuer may have users who are not yours");
+}
+
+// Calls `read` with each table of an array of tables.
+template <typename Read>
+Status EachTable(Reader* reader, std::string_view key, size_t most, Read read) {
+  return reader->Take(key, [&](const toml::node& node) -> Status {
+    const toml::array* array = node.as_array();
+    const std::string wanted = "must be [[" + reader->PathOf(key) + "]]";
+    if (array == nullptr) return Fail(Code::kInvalidArgument, wanted);
+    if (array->size() > most) {
+      return Fail(Code::kInvalidArgument, "has more than " + std::to_string(most) + " entries");
+    }
+    for (const toml::node& item : *array) {
+      if (!item.is_table()) return Fail(Code::kInvalidArgument, wanted);
+      ATOLL_TRY(read(*item.as_table()));
+    }
+    return {};
+  });
+}
+
+Result<OidcRule> ReadOidcRule(const std::string& file, const toml::table& table) {
+  OidcRule rule;
+  Reader reader(file, "tenants.oidc.", table);
+  ATOLL_TRY(
+      reader.Take("issuer", [&](const auto& node) { return ReadIssuer(node, &rule.issuer); }));
+  ATOLL_TRY(
+      reader.Take("audience", [&](const auto& node) { return ReadPresent(node, &rule.audience); }));
+  ATOLL_TRY(
+      reader.Take("jwks", [&](const auto& node) { return ReadKeysAddress(node, &rule.jwks); }));
+  ATOLL_TRY(reader.Take("when", [&](const auto& node) { return ReadWhen(node, &rule.when); }));
+  ATOLL_TRY(reader.Take("role", [&](const auto& node) { return ReadRole(node, &rule.role); }));
+  ATOLL_TRY(reader.RefuseOthers());
+  for (const char* key : {"issuer", "audience", "jwks", "when", "role"}) {
+    if (table.contains(key)) continue;
+    return Fail(Code::kInvalidArgument,
+                reader.Where() + ": tenants.oidc." + std::string(key) + " is missing");
+  }
+  return rule;
+}
+
 Result<Tenant> ReadTenant(const std::string& file, const toml::table& table,
                           std::set<std::string>* keys, std::vector<std::string>* warnings) {
   Tenant tenant;
@@ -248,6 +320,10 @@ Result<Tenant> ReadTenant(const std::string& file, const toml::table& table,
                         [&](const auto& node) { return ReadList(node, &tenant.object_stores); }));
   ATOLL_TRY(reader.Take("host_paths",
                         [&](const auto& node) { return ReadPaths(node, &tenant.host_paths); }));
+  ATOLL_TRY(EachTable(&reader, "oidc", kMostOidcRules, [&](const toml::table& one) -> Status {
+    ATOLL_ASSIGN(tenant.oidc.emplace_back(), ReadOidcRule(file, one));
+    return {};
+  }));
   ATOLL_TRY(reader.Take("policy_locked",
                         [&](const auto& node) { return ReadBool(node, &tenant.policy_locked); }));
   ATOLL_TRY(reader.Take("self_service",
@@ -272,24 +348,6 @@ Result<TenantsTest> ReadTest(const std::string& file, const toml::table& table) 
   ATOLL_TRY(reader.Take("deny", [&](const auto& node) { return ReadList(node, &test.deny); }));
   ATOLL_TRY(reader.RefuseOthers());
   return test;
-}
-
-// Calls `read` with each table of an array of tables.
-template <typename Read>
-Status EachTable(Reader* top, std::string_view key, size_t most, Read read) {
-  return top->Take(key, [&](const toml::node& node) -> Status {
-    const toml::array* array = node.as_array();
-    const std::string wanted = "must be [[" + std::string(key) + "]]";
-    if (array == nullptr) return Fail(Code::kInvalidArgument, wanted);
-    if (array->size() > most) {
-      return Fail(Code::kInvalidArgument, "has more than " + std::to_string(most) + " entries");
-    }
-    for (const toml::node& item : *array) {
-      if (!item.is_table()) return Fail(Code::kInvalidArgument, wanted);
-      ATOLL_TRY(read(*item.as_table()));
-    }
-    return {};
-  });
 }
 
 constexpr std::string_view kImageWord = "image ";
@@ -319,12 +377,18 @@ Result<TenantsFile> ParseTenants(std::string_view text, const std::string& name)
   }
   TenantsFile file;
   std::set<std::string> keys, names, spaces;
+  std::map<std::string, std::string> issuers;  // → the address of its keys
   Reader top(name, "", parsed.table());
   ATOLL_TRY(EachTable(&top, "tenants", kMostTenants, [&](const toml::table& table) -> Status {
     ATOLL_ASSIGN(Tenant tenant, ReadTenant(name, table, &keys, &file.warnings));
     if (!names.insert(tenant.name).second || !spaces.insert(tenant.name_space).second) {
       return Fail(Code::kInvalidArgument, LineOf(name, table) + ": tenants.name or namespace '" +
                                               tenant.name + "' occurs twice");
+    }
+    for (const OidcRule& rule : tenant.oidc) {
+      if (issuers.try_emplace(rule.issuer, rule.jwks).first->second == rule.jwks) continue;
+      return Fail(Code::kInvalidArgument, LineOf(name, table) + ": tenants.oidc.jwks of issuer '" +
+                                              rule.issuer + "' differs from that of a rule above");
     }
     file.tenants.push_back(std::move(tenant));
     return {};

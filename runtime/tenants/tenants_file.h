@@ -5,6 +5,10 @@
 //   weight, max, images, egress_ceiling, object_stores, host_paths, policy_locked, labels,
 //   self_service
 //
+//   [[tenants.oidc]]             whose tokens of an identity provider are let in, and as what
+//   issuer = "https://idp.example"; audience = "atoll"; jwks = "https://idp.example/jwks"
+//   when = { groups = "team-red" }; role = "developer"
+//
 //   [[tests]]                    checked before the file is taken
 //   tenant = "red"; role = "viewer"
 //   accept = ["GET /sandboxes", "image python:3.11"]

@@ -127,6 +127,12 @@ audit::Source SourceOf(const http::Request& request) {
 audit::Actor ActorOf(const tenants::Caller& caller) {
   // A request with the token of a sandbox has no key.
   if (caller.key_id.empty()) return {.kind = "token"};
+  if (!caller.subject.empty()) {
+    return {.kind = "oidc",
+            .id = caller.key_id,
+            .subject = caller.subject,
+            .role = tenants::RoleName(caller.role)};
+  }
   return {.kind = "key", .id = caller.key_id, .role = tenants::RoleName(caller.role)};
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/api/gate/credential.h"
 #include "runtime/api/gate/names_only.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
@@ -106,7 +107,7 @@ void Call::Log(int status, std::string_view code, std::string_view location) con
   for (const std::string& arg : args) {
     pattern.remove_prefix(std::min(pattern.find('{') + 1, pattern.size()));
     line.Add(pattern.substr(0, pattern.find_first_of(":}_")),
-             std::string_view(arg).substr(0, kMostOfArgument));
+             WithoutTokens(arg).substr(0, kMostOfArgument));
   }
   if (const size_t last = location.rfind('/'); last != std::string_view::npos) {
     line.Add(location.starts_with("/v1/sandboxes/") ? "sandbox" : "made",
@@ -114,7 +115,7 @@ void Call::Log(int status, std::string_view code, std::string_view location) con
   }
   if (args.empty()) {
     if (const std::string name = Parameter("name"); !name.empty()) {
-      line.Add("name", name.substr(0, kMostOfArgument));
+      line.Add("name", WithoutTokens(name).substr(0, kMostOfArgument));
     }
   }
   line.Add("request", request_id()).Add("took_us", SystemClock().BootMicros() - deed_->began_us);

@@ -1,6 +1,7 @@
 // API keys and endpoint tokens in texts that a sandbox or a reader of the audit log would get.
 // Found by their form: keys of the store (tenants/key_store.h) and tokens of endpoints
-// (api/ingress/endpoint_token.h), right or wrong, of any tenant.
+// (api/ingress/endpoint_token.h), right or wrong, of any tenant. Signed tokens of identity
+// providers are hidden from readers; servers in sandboxes may get those that are meant for them.
 //
 // Thread rule: pure functions.
 #pragma once
@@ -10,7 +11,7 @@
 
 namespace atl::api {
 
-// Replaces each key and token by "***".
+// Replaces each key and token by "***", and each signed token (RFC 7519) of whatever issuer.
 std::string WithoutTokens(std::string_view text);
 
 // Decodes %XX byte by byte and once, so that a malformed escape elsewhere hides nothing.

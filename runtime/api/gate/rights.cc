@@ -330,7 +330,8 @@ Parsed<tenants::Caller> Judge(const Rights& rights, const tenants::Identity& ide
                          .role = identity.role,
                          .sees_all = reach == Reach::kAll || reach == Reach::kNames,
                          .names_only = reach == Reach::kNames,
-                         .narrowing = identity.narrowing};
+                         .narrowing = identity.narrowing,
+                         .subject = identity.subject};
   if (reach == Reach::kOwnOrReason) caller.sees_all = reason.size() >= kMinReason;
   return caller;
 }

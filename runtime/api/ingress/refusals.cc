@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "runtime/api/gate/credential.h"
 #include "runtime/api/ingress/auth.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
@@ -33,7 +34,8 @@ void Refusals::Add(Reason reason, const http::Request& request, std::string_view
       .Add("by", KeyId(secret_, KeyOf(request)))
       .Add("from", request.peer);
   if (sandbox.empty()) {
-    line.Add("method", request.method).Add("path", request.path().substr(0, kMostOfPath));
+    line.Add("method", request.method)
+        .Add("path", WithoutTokens(request.path()).substr(0, kMostOfPath));
   } else {
     // The path is not logged, because it may contain a signature.
     line.Add("sandbox", sandbox);

@@ -106,6 +106,7 @@ void Api::AddTenantRoutes() {
     const tenants::Caller& caller = call.caller();
     json out{{"role", tenants::RoleName(caller.role)}, {"key", caller.key_id}};
     if (!caller.tenant.empty()) out["tenant"] = caller.tenant;
+    if (!caller.subject.empty()) out["subject"] = caller.subject;
     AddNarrowing(caller.narrowing.get(), &out);
     call.Respond(JsonResponse(200, out));
   });

@@ -12,7 +12,7 @@
 namespace atl::audit {
 
 struct Actor {
-  std::string kind = "daemon";  // "key", "token", "daemon", "nobody"
+  std::string kind = "daemon";  // "key", "oidc", "token", "daemon", "nobody"
   std::string id = {};          // name of the key; never the key itself
   std::string subject = {};     // the identity provider's name of the person
   std::string role = {};

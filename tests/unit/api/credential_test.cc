@@ -27,6 +27,16 @@ TEST(Credential, KeysAndTokensAreFound) {
   EXPECT_TRUE(HoldsCredential("%zz%65%31%2E" + token.substr(3)));
 }
 
+TEST(Credential, SignedTokensAreHiddenFromReadersOnly) {
+  const std::string token = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhIn0.c2ln-_8";
+  EXPECT_EQ(WithoutTokens("GET /x?t=" + token + "&n=1"), "GET /x?t=***&n=1");
+  EXPECT_EQ(WithoutTokens("Bearer " + token), "Bearer ***");
+  for (const char* text : {"eyJ", "eyJ.eyJ", "eyJ.eyJ.", "eyJ..x", "keyJ.a.b"}) {
+    EXPECT_EQ(WithoutTokens(text), text);
+  }
+  EXPECT_FALSE(HoldsCredential(token));
+}
+
 TEST(Credential, OtherTextsAreNot) {
   const std::string secret(43, 'X');
   for (const std::string& text :

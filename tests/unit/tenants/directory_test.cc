@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/unit/sandbox/fakes.h"
+#include "tests/unit/tenants/token_keys.h"
 
 namespace atl::tenants {
 namespace {
@@ -228,6 +229,50 @@ TEST_F(DirectoryTest, ListsTheKeysOfOneTenant) {
   ASSERT_EQ(directory->KeysOf("red").size(), 1U);
   EXPECT_NE(directory->KeysOf("red")[0].revoked_at_ms, 0);
   EXPECT_EQ(directory->CountKeys(), std::pair(size_t{1}, size_t{1}));
+}
+
+constexpr char kOidc[] = R"(
+[[tenants]]
+name = "red"
+[[tenants.oidc]]
+issuer = "https://idp.example"
+audience = "atoll"
+jwks = "https://idp.example/jwks"
+when = { groups = "team-red" }
+role = "developer"
+)";
+
+TEST_F(DirectoryTest, ATokenOfARulesIssuerIsAKey) {
+  directory = std::make_unique<Directory>(
+      Directory::Parts{.loop = loop,
+                       .clock = clock,
+                       .tenants = tenants,
+                       .keys = std::move(*KeyStore::Open(":memory:", clock)),
+                       .secret = "secret",
+                       .fetch_keys = [](const std::string&) { return KeySetText(); }});
+  directory->OnEnd([this](const std::string& id) { ended.push_back(id); });
+  Take(kOidc);
+  clock.unix_ms = kNow * 1000;
+  const auto ask = [this](const std::string& token) {
+    Authenticated answer = tl::unexpected(Denial::kUnavailable);
+    directory->Authenticate(token, true,
+                            [&answer](Authenticated told) { answer = std::move(told); });
+    loop.Run();
+    return answer;
+  };
+  const std::string token = Rsa().Sign(UsualClaims());
+  EXPECT_TRUE(directory->IsTokenForUs(token));
+  const auto identity = ask(token);
+  ASSERT_TRUE(identity);
+  EXPECT_EQ(identity->tenant, "red");
+  EXPECT_EQ(identity->subject, "alice");
+  EXPECT_EQ(directory->Find(identity->key_id)->role, Role::kDeveloper);
+  EXPECT_FALSE(ask(Rsa().Sign(With("iss", "https://other.example"))));
+  // The rule goes with its tenant.
+  Take("[[tenants]]\nname = \"blue\"\n");
+  loop.Run();
+  EXPECT_EQ(ended, std::vector{identity->key_id});
+  EXPECT_FALSE(directory->Find(identity->key_id));
 }
 
 }  // namespace
