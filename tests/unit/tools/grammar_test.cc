@@ -1,11 +1,11 @@
 #include "tools/atoll/words/grammar.h"
-#include "tools/atoll/words/duration.h"
+#include "runtime/base/duration.h"
 
 #include <gtest/gtest.h>
 
+#include "runtime/base/duration.h"
 #include "runtime/base/signal_word.h"
 #include "tools/atoll/client/exit.h"
-#include "tools/atoll/words/duration.h"
 #include "tools/atoll/words/nearest.h"
 
 namespace atl::cli {

@@ -7,11 +7,11 @@
 #include <nlohmann/json.hpp>
 
 #include "cgroup/limits.h"
+#include "runtime/base/duration.h"
 #include "runtime/base/json_text.h"
 #include "runtime/base/sys.h"
 #include "tools/atoll/client/command.h"
 #include "tools/atoll/client/ending.h"
-#include "tools/atoll/words/duration.h"
 #include "tools/atoll/words/grammar.h"
 
 namespace atl::cli {

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "runtime/base/clock.h"
+#include "runtime/base/duration.h"
 #include "runtime/base/json_text.h"
 #include "runtime/base/sys.h"
 #include "runtime/base/utc_time.h"
@@ -20,7 +21,6 @@
 #include "tools/atoll/client/api.h"
 #include "tools/atoll/verbs/audit_export.h"
 #include "tools/atoll/verbs/verbs.h"
-#include "tools/atoll/words/duration.h"
 #include "tools/atoll/words/text.h"
 
 namespace atl::cli {

@@ -11,7 +11,7 @@
 #include "tools/atoll/client/interrupt.h"
 #include "tools/atoll/client/sandbox_list.h"
 #include "tools/atoll/verbs/verbs.h"
-#include "tools/atoll/words/duration.h"
+#include "runtime/base/duration.h"
 
 namespace atl::cli {
 namespace {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/base/duration.h"
 #include "runtime/base/event_loop.h"
 #include "runtime/base/json_text.h"
 #include "tools/atoll/client/guard.h"
@@ -18,7 +19,6 @@
 #include "tools/atoll/client/sandbox_list.h"
 #include "tools/atoll/verbs/port_forward.h"
 #include "tools/atoll/verbs/verbs.h"
-#include "tools/atoll/words/duration.h"
 #include "tools/atoll/words/text.h"
 
 namespace atl::cli {

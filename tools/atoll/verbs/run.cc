@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cgroup/limits.h"
+#include "runtime/base/duration.h"
 #include "runtime/base/json_text.h"
 #include "tools/atoll/client/accounts.h"
 #include "tools/atoll/client/command.h"
@@ -24,7 +25,6 @@
 #include "tools/atoll/verbs/publish.h"
 #include "tools/atoll/verbs/terminal.h"
 #include "tools/atoll/verbs/verbs.h"
-#include "tools/atoll/words/duration.h"
 #include "tools/atoll/words/text.h"
 
 namespace atl::cli {

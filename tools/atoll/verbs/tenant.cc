@@ -4,13 +4,13 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "runtime/base/duration.h"
 #include "runtime/base/json_text.h"
 #include "runtime/base/sys.h"
 #include "tools/atoll/client/json_text.h"
 #include "tools/atoll/verbs/each.h"
 #include "tools/atoll/verbs/verbs.h"
 #include "tools/atoll/words/columns.h"
-#include "tools/atoll/words/duration.h"
 #include "tools/atoll/words/text.h"
 
 namespace atl::cli {

@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "runtime/base/duration.h"
 #include "runtime/base/json_text.h"
 #include "runtime/base/utf8.h"
 #include "tools/atoll/words/docker_words.h"
-#include "tools/atoll/words/duration.h"
 #include "tools/atoll/words/nearest.h"
 #include "tools/atoll/words/option_words.h"
 #include "tools/atoll/words/text.h"

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "tools/atoll/words/duration.h"
+#include "runtime/base/duration.h"
 #include "tools/atoll/words/grammar.h"
 
 namespace atl::cli {

@@ -1,8 +1,8 @@
-#include "tools/atoll/words/duration.h"
+#include "runtime/base/duration.h"
 
 #include <charconv>
 
-namespace atl::cli {
+namespace atl {
 namespace {
 
 constexpr int64_t kLongest = int64_t{100} * 365 * 86400;
@@ -42,4 +42,4 @@ std::string DurationText(int64_t seconds) {
   return std::to_string(seconds) + "s";
 }
 
-}  // namespace atl::cli
+}  // namespace atl
