@@ -21,6 +21,8 @@ struct Denial {
   std::string reason;     // "policy", "private answer", "no server name", …
   uint64_t count = 1;     // number of equal denials in a row
   bool by_rules = false;  // a packet that the nftables rules refused and logged
+
+  bool operator==(const Denial&) const = default;
 };
 
 class Denials {

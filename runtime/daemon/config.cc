@@ -398,6 +398,12 @@ Status CheckConfig(const Config& config) {
                                             std::to_string(sandbox::kMaxSocketDirectory - 10) +
                                             " characters");
   }
+  if (config.log_keep_after_removal > config.history_keep) {
+    return Fail(
+        Code::kInvalidArgument,
+        "logs.keep_after_removal_seconds is longer than history.keep, which keeps the logs: "
+        "raise history.keep");
+  }
   if (config.swap_bytes != 0 && !wire::IsSwapSize(config.swap_bytes)) {
     return Fail(Code::kInvalidArgument,
                 "pause.swap_size " + std::to_string(config.swap_bytes) +

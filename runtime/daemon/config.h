@@ -142,6 +142,9 @@ struct Config {
   uint64_t audit_keep_bytes = 10ULL << 30;  // size of all files; 0: unlimited
   std::vector<std::string> audit_sinks;     // lines of tenants/sinks/sink.h; empty: none
   bool audit_refuses = true;                // on_failure: true is "refuse", false "continue"
+  // [history]: of each tenant's sandboxes, unless its definition says otherwise
+  uint64_t history_keep = 7 * 86400;        // seconds; 0: no history
+  uint64_t history_max_bytes = 1ULL << 30;  // size of records and logs
   // [log]
   LogLevel log_level = LogLevel::kInfo;
   LogFormat log_format = LogFormat::kText;

@@ -6,6 +6,7 @@
 #include "images/allowed.h"
 #include "images/registry/reference.h"
 #include "runtime/base/base64.h"
+#include "runtime/base/duration.h"
 #include "runtime/daemon/config_values.h"
 #include "runtime/sandbox/record/sandbox.h"
 #include "runtime/tenants/audit/level.h"
@@ -452,7 +453,9 @@ void AddFeatureKeys(std::vector<Key>* keys) {
        BytesKey("logs", "max_bytes", &Config::log_max_bytes, 64 << 10, 1ULL << 30,
                 "how much output of a sandbox's entrypoint is kept"),
        NumberKey("logs", "keep_after_removal_seconds", &Config::log_keep_after_removal, 0,
-                 kMaxSeconds, "how long the output is kept after the sandbox's removal"),
+                 kMaxSeconds,
+                 "how long a sandbox's own route serves the output after the removal, as long as "
+                 "the history has it"),
        BoolKey("renew_intent", "enabled", &Config::renew_on_access,
                "whether accesses renew the deadline of a sandbox whose create asked for it "
                "(extension access.renew.extend.seconds)"),
@@ -610,6 +613,27 @@ void AddAuditKeys(std::vector<Key>* keys) {
         [](const Config& c) { return Values{c.audit_refuses ? "refuse" : "continue"}; }}});
 }
 
+Status SetHistoryKeep(const Values& v, Config* c) {
+  const auto seconds = ParseDuration(v[0]);
+  if (!seconds) return Fail(BadValue(v[0], "use a duration, such as 12h or 7d; 0: no history"));
+  c->history_keep = static_cast<uint64_t>(*seconds);
+  return {};
+}
+
+void AddHistoryKeys(std::vector<Key>* keys) {
+  keys->insert(
+      keys->end(),
+      {{"history", "keep", Kind::kQuantity,
+        "how long the record, the events and the output of a sandbox that is gone can be read: "
+        "12h, 7d; 0: no history",
+        SetHistoryKeep,
+        [](const Config& c) { return Values{DurationText(static_cast<int64_t>(c.history_keep))}; }},
+       BytesKey("history", "max_bytes", &Config::history_max_bytes, 64 << 10,
+                cgroup::kMaxLimitBytes,
+                "size of the history of each tenant (of the daemon, without tenants), beyond which "
+                "the oldest goes")});
+}
+
 std::string Spelled(std::string text, char separator, bool upper) {
   for (char& c : text) {
     if (c == '.' || c == '_') c = separator;
@@ -633,6 +657,7 @@ const std::vector<Key>& Keys() {
     AddFeatureKeys(&made);
     AddTenantKeys(&made);
     AddAuditKeys(&made);
+    AddHistoryKeys(&made);
     return made;
   }();
   return keys;

@@ -183,8 +183,7 @@ Status Daemon::Open() {
                                     .authorities = config_.pull_ca});
   logs_ = std::make_unique<sandbox::EntrypointLogs>(
       *loop_, SystemClock(),
-      sandbox::EntrypointLogs::Config{StateDir(config_) + "/logs", config_.log_max_bytes,
-                                      static_cast<int64_t>(config_.log_keep_after_removal)});
+      sandbox::EntrypointLogs::Config{StateDir(config_) + "/logs", config_.log_max_bytes});
   ATOLL_ASSIGN(history_,
                sandbox::History::Open(store_->db(), *loop_, sandbox::Store::kRoomForEnds));
   // The daemon itself reads the groups' events, when sandboxes end and for metrics.
@@ -224,6 +223,9 @@ Status Daemon::Open() {
     return cgroup::HasProcesses(groups + "/s" + std::to_string(slot));
   };
   settings.group_events = group_events;
+  settings.history = {.keep_seconds = static_cast<int64_t>(config_.history_keep),
+                      .max_bytes = config_.history_max_bytes,
+                      .log_seconds = static_cast<int64_t>(config_.log_keep_after_removal)};
   settings.budget = sandbox::BudgetOfHost(config_.overcommit);
   settings.budget.sandboxes = config_.max_sandboxes;
   settings.parked_sandboxes = config_.parked_sandboxes;
@@ -236,6 +238,7 @@ Status Daemon::Open() {
                                 health_, tenants_},
       std::move(settings));
   if (audit_) audit_->Watch(sandboxes_->registry, *history_);
+  store_watch_->OnNoRoom([this] { sandboxes_->departures.GiveUp(); });
   ATOLL_TRY(sandboxes_->check.isolation().CheckType());
   layer_watch_ =
       std::make_unique<sandbox::LayerWatch>(*loop_, health_, *spawner_, *images_, *snapshots_);

@@ -57,6 +57,18 @@ void AddSteps(const CreateStats& stats, const SlotPool& slots, MetricSet* metric
   }
 }
 
+void AddHistory(const Departures::Stats& stats, MetricSet* metrics) {
+  metrics->Gauge("atoll_history_entries", "Sandboxes that are gone and can be read.")
+      .Add(stats.entries);
+  metrics->Gauge("atoll_history_bytes", "Size of their records and logs.").Add(stats.bytes);
+  MetricFamily& dropped = metrics->Counter(
+      "atoll_history_dropped_total",
+      "Entries that the history has dropped, or could not take. reason: age, size, full_disk.",
+      {"reason"});
+  constexpr std::string_view kReasons[kDropReasons] = {"age", "size", "full_disk"};
+  for (size_t i = 0; i < kDropReasons; ++i) dropped.Add(stats.dropped[i], {Text(kReasons[i])});
+}
+
 void AddSandboxes(const Sandboxes& all, MetricSet* metrics) {
   std::map<std::string_view, uint64_t> by_name;
   for (int i = 0; i < kStates; ++i) {
@@ -257,6 +269,7 @@ void AddMetrics(const Sandboxes& all, const Snapshots& snapshots, const Admissio
   AddLife(all, snapshots.stats(), metrics);
   AddAdmission(stats, admission, slots, metrics);
   AddStock(all, metrics);
+  AddHistory(all.departures.stats(), metrics);
   AddDisk(images, host, metrics);
   if (host != nullptr) AddHost(*host, metrics);
   AddBudget(all.room, metrics);

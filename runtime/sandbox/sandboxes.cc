@@ -90,9 +90,12 @@ Sandboxes::Sandboxes(const Parts& parts, Settings settings)
       changes({parts.clock, parts.network, parts.store, parts.history, expiry, vaults, sessions,
                registry, machine, terms},
               settings.renew_interval_seconds),
+      departures({parts.loop, parts.clock, parts.store, parts.logs, parts.history, registry,
+                  parts.tenants},
+                 settings.history),
       endings({parts.loop, parts.clock, parts.spawner, parts.store, parts.slots, parts.volumes,
                parts.objects, parts.logs, parts.history, vaults, registry, machine, waiters,
-               launches, counts}),
+               launches, counts, parts.network, departures}),
       copies({parts.spawner, parts.images, parts.snapshots, registry, layers, attempts, pauses},
              std::move(settings.private_directories)),
       forks({parts.images, parts.snapshots, parts.objects, parts.store, registry, room, machine,
@@ -130,7 +133,7 @@ Sandboxes::Sandboxes(const Parts& parts, Settings settings)
           {parts.loop,    parts.clock, parts.spawner, parts.network, parts.store, parts.slots,
            parts.volumes, parts.logs,  parts.history, parts.health,  expiry,      registry,
            room,          layers,      machine,       waiters,       attempts,    orphans,
-           pauses,        endings,     rollbacks,     pools,         templates},
+           pauses,        endings,     departures,    rollbacks,     pools,       templates},
           std::move(settings.has_processes)) {
   Register(parts);
 }

@@ -30,6 +30,7 @@
 #include "runtime/sandbox/create/orphans.h"
 #include "runtime/sandbox/create/pending_imports.h"
 #include "runtime/sandbox/create/slot_pool.h"
+#include "runtime/sandbox/ends/departures.h"
 #include "runtime/sandbox/ends/endings.h"
 #include "runtime/sandbox/live/changes.h"
 #include "runtime/sandbox/live/pauses.h"
@@ -99,6 +100,7 @@ class Sandboxes {
     std::optional<int64_t> renew_interval_seconds;  // see Changes
     IdleWatch::CpuMicros cpu_micros = [](uint32_t) { return 0; };
     Reconciler::HasProcesses has_processes = [](uint32_t) { return true; };
+    Departures::Settings history;
     GroupCounts::Read group_events = [](uint32_t) { return cgroup::GroupEvents(); };
     uint32_t parked_sandboxes = 64;  // limit for all pools and templates together
     uint32_t automatic_pools = 0;    // limit for pools that the daemon makes itself
@@ -131,6 +133,7 @@ class Sandboxes {
   Creates creates;
   Pauses pauses;
   Changes changes;
+  Departures departures;
   Endings endings;
   Copies copies;
   Forks forks;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,11 +28,20 @@ struct Quota {
   bool operator==(const Quota&) const = default;
 };
 
+// Limits of the tenant's part of the history. None: the operator's default.
+struct HistoryLimits {
+  std::optional<int64_t> keep_seconds;  // 0: nothing
+  std::optional<uint64_t> max_bytes;
+
+  bool operator==(const HistoryLimits&) const = default;
+};
+
 struct Tenant {
   std::string name;        // 1 to 63 of [a-z0-9-]
   std::string name_space;  // upstream's namespace; the name if none is given
   uint32_t weight = 1;     // share of the queue of builds, 1 to 100
   Quota max;
+  HistoryLimits history;
   std::vector<std::string> images;          // rules of images/allowed.h; none: all
   std::vector<std::string> egress_ceiling;  // targets that its policies may allow; none: all
   std::vector<std::string> object_stores;   // the operator's stores that it may mount; none: none

@@ -10,8 +10,10 @@
 #include <set>
 #include <utility>
 
+#include "cgroup/limits_text.h"
 #include "images/allowed.h"
 #include "images/image_name.h"
+#include "runtime/base/duration.h"
 #include "runtime/base/plain_file.h"
 #include "runtime/base/sandbox_id.h"
 #include "runtime/base/sha256.h"
@@ -173,6 +175,24 @@ Status ReadQuota(const std::string& file, const toml::node& node, Quota* quota) 
   return reader.RefuseOthers();
 }
 
+Status ReadHistory(const std::string& file, const toml::node& node, HistoryLimits* limits) {
+  const toml::table* table = node.as_table();
+  if (table == nullptr) return Fail(Code::kInvalidArgument, "must be a table");
+  Reader reader(file, "tenants.history.", *table);
+  ATOLL_TRY(reader.Take("keep", [&](const toml::node& value) -> Status {
+    ATOLL_ASSIGN(const std::string text, QuantityOf(value));
+    limits->keep_seconds = ParseDuration(text);
+    if (limits->keep_seconds) return {};
+    return Fail(Code::kInvalidArgument, "'" + text + "': use a duration, such as \"7d\" or \"0\"");
+  }));
+  ATOLL_TRY(reader.Take("max_bytes", [&](const toml::node& value) -> Status {
+    ATOLL_ASSIGN(const std::string text, QuantityOf(value));
+    ATOLL_ASSIGN(limits->max_bytes, cgroup::ParseBytes(text));
+    return {};
+  }));
+  return reader.RefuseOthers();
+}
+
 Status ReadRole(const toml::node& node, Role* role) {
   std::string word;
   ATOLL_TRY(ReadText(node, &word));
@@ -312,6 +332,8 @@ Result<Tenant> ReadTenant(const std::string& file, const toml::table& table,
   }));
   ATOLL_TRY(
       reader.Take("max", [&](const auto& node) { return ReadQuota(file, node, &tenant.max); }));
+  ATOLL_TRY(reader.Take(
+      "history", [&](const auto& node) { return ReadHistory(file, node, &tenant.history); }));
   ATOLL_TRY(
       reader.Take("images", [&](const auto& node) { return ReadRules(node, &tenant.images); }));
   ATOLL_TRY(reader.Take("egress_ceiling",

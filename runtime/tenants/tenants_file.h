@@ -2,8 +2,8 @@
 //
 //   [[tenants]]
 //   name = "red"; namespace = "red"; api_keys = ["…"]     upstream's three
-//   weight, max, images, egress_ceiling, object_stores, host_paths, policy_locked, labels,
-//   self_service
+//   weight, max, history = {keep, max_bytes}, images, egress_ceiling, object_stores, host_paths,
+//   policy_locked, labels, self_service
 //
 //   [[tenants.oidc]]             whose tokens of an identity provider are let in, and as what
 //   issuer = "https://idp.example"; audience = "atoll"; jwks = "https://idp.example/jwks"

@@ -23,6 +23,8 @@ constexpr Reaches kOwner = {Reach::kNone, Reach::kOwn, Reach::kNone, Reach::kNon
 constexpr Reaches kSteer = {Reach::kNone, Reach::kOwn, Reach::kAll, Reach::kNone, Reach::kAll};
 // Contents: what sandboxes have written or hold, as the API shows it.
 constexpr Reaches kContents = {Reach::kOwn, Reach::kOwn, Reach::kNone, Reach::kNone, Reach::kAll};
+// Sandboxes that are gone.
+constexpr Reaches kPast = {Reach::kOwn, Reach::kOwn, Reach::kNames, Reach::kNone, Reach::kAll};
 // The inside of a sandbox.
 constexpr Reaches kInside = {Reach::kNone, Reach::kOwn, Reach::kNone, Reach::kNone,
                              Reach::kOwnOrReason};
@@ -114,6 +116,9 @@ constexpr Rights kRights[] = {
     {Service::kApi, "GET", "/audit", "", "audit.read", row::kAudit},
     {Service::kApi, "GET", "/audit/head", "", "", row::kAuditHost},
     {Service::kApi, "POST", "/audit/hash", "", "audit.hash", row::kAuditHost},
+    {Service::kApi, "GET", "/history", "", "", row::kPast},
+    {Service::kApi, "GET", "/history/{sandbox_id}", "", "", row::kPast},
+    {Service::kApi, "GET", "/history/{sandbox_id}/logs", "", "content.read", row::kContents},
     {Service::kExecd, "GET", "/ping", "", "", row::kInside},
     {Service::kExecd, "GET", "/metrics", "", "", row::kInside},
     {Service::kExecd, "GET", "/metrics/watch", "", "", row::kInside},

@@ -44,6 +44,7 @@ Api::Api(ApiConfig config, const Parts& parts, std::function<void()> quit)
   AddNetworkRoutes();
   AddTenantRoutes();
   AddAuditRoutes();
+  AddHistoryRoutes();
 }
 
 void Api::SetApiKey(const std::string& api_key) {

@@ -115,6 +115,7 @@ class Api {
   void AddNetworkRoutes();
   void AddTenantRoutes();
   void AddAuditRoutes();
+  void AddHistoryRoutes();
 
   void CreateSandbox(const Call& call);
   void ForkSandbox(const Call& call);
@@ -145,6 +146,9 @@ class Api {
   void GetLogs(const Call& call);
   void GetEvents(const Call& call);
   void GetAllEvents(const Call& call);
+  void ListHistory(const Call& call);
+  void GetHistory(const Call& call);
+  void GetHistoryLogs(const Call& call);
   void Inspect(const Call& call);
   void Summarise(const Call& call);
   Result<DiagnosticsSubject> Diagnose(const sandbox::Sandbox& found);

@@ -8,6 +8,7 @@
 #include "runtime/api/gate/json.h"
 #include "runtime/api/gate/secret_name.h"
 #include "runtime/api/gate/validation.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/json_text.h"
 #include "runtime/http/ascii.h"
 #include "runtime/http/query.h"
@@ -55,20 +56,6 @@ bool IsOfLimits(const sandbox::HistoryEvent& event) {
 // Returns true for events that the host observed and that no client asked for.
 bool IsOfRuntime(const sandbox::HistoryEvent& event) {
   return IsEnd(event) || IsOfLimits(event);
-}
-
-// Returns the creation, from the sandbox's record, and the events of the history. If the history
-// could not be written, the record's last transition replaces it.
-std::vector<sandbox::HistoryEvent> AllEvents(const DiagnosticsSubject& subject) {
-  const sandbox::Sandbox& s = subject.sandbox;
-  std::vector<sandbox::HistoryEvent> events = {
-      {s.created_at_ms, "Created", "CONTAINER_CREATED", "image " + s.spec.image}};
-  events.insert(events.end(), subject.history.begin(), subject.history.end());
-  if (subject.history.empty()) {
-    events.push_back(
-        {s.transition_at_ms, std::string(sandbox::StateName(s.state)), s.reason, s.message});
-  }
-  return events;
 }
 
 std::string Describe(const sandbox::HistoryEvent& event) {
@@ -126,6 +113,13 @@ std::string Section(std::string_view title, std::string_view text) {
 
 }  // namespace
 
+sandbox::LogQuery AsLogQuery(const DiagnosticsQuery& asked, int64_t tail) {
+  sandbox::LogQuery query;
+  query.tail = static_cast<size_t>(asked.tail.value_or(tail));
+  if (asked.since_ms > 0) query.since_us = (SystemClock().UnixMillis() - asked.since_ms) * 1000;
+  return query;
+}
+
 int64_t ParseSince(std::string_view text) {
   int64_t number = 0;
   const char* end = text.data() + text.size();
@@ -163,6 +157,18 @@ Parsed<DiagnosticsQuery> ParseDiagnosticsQuery(std::string_view query, int64_t l
   }
   if (!problems.empty()) return Refuse(problems.ToResponse());
   return asked;
+}
+
+std::vector<sandbox::HistoryEvent> AllEvents(const DiagnosticsSubject& subject) {
+  const sandbox::Sandbox& s = subject.sandbox;
+  std::vector<sandbox::HistoryEvent> events = {
+      {s.created_at_ms, "Created", "CONTAINER_CREATED", "image " + s.spec.image}};
+  events.insert(events.end(), subject.history.begin(), subject.history.end());
+  if (subject.history.empty()) {
+    events.push_back(
+        {s.transition_at_ms, std::string(sandbox::StateName(s.state)), s.reason, s.message});
+  }
+  return events;
 }
 
 std::string EventLine(const sandbox::HistoryEvent& event) {

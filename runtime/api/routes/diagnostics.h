@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/api/gate/api_error.h"
+#include "runtime/sandbox/output/log_reader.h"
 #include "runtime/sandbox/record/sandbox.h"
 #include "runtime/sandbox/store/history.h"
 
@@ -27,6 +28,9 @@ struct DiagnosticsQuery {
 // "limit" and "event_limit" are the same parameter; `limit` is its default.
 Parsed<DiagnosticsQuery> ParseDiagnosticsQuery(std::string_view query, int64_t limit);
 
+// Returns which part of a log is asked for. `tail`: the default; 0: all lines.
+sandbox::LogQuery AsLogQuery(const DiagnosticsQuery& asked, int64_t tail);
+
 // Parses "90s", "10m", "2h" or "1d". Anything else is ten minutes, as in upstream.
 int64_t ParseSince(std::string_view text);
 
@@ -36,6 +40,9 @@ struct DiagnosticsSubject {
   std::vector<std::string> addresses;
 };
 
+// Returns the creation, from the sandbox's record, and the events of the history. If the history
+// could not be written, the record's last transition replaces it.
+std::vector<sandbox::HistoryEvent> AllEvents(const DiagnosticsSubject& subject);
 // Returns "TIME SCOPE TYPE TEXT" without a newline.
 std::string EventLine(const sandbox::HistoryEvent& event);
 // Returns the events of one scope, one a line. Nothing: unknown scope.

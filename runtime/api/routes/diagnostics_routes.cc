@@ -54,13 +54,6 @@ http::Response Descriptor(const std::string& id, const char* kind, const std::st
   return JsonResponse(200, body);
 }
 
-sandbox::LogQuery AsLogQuery(const DiagnosticsQuery& asked, int64_t tail) {
-  sandbox::LogQuery query;
-  query.tail = static_cast<size_t>(asked.tail.value_or(tail));
-  if (asked.since_ms > 0) query.since_us = (SystemClock().UnixMillis() - asked.since_ms) * 1000;
-  return query;
-}
-
 bool AsksForJson(std::string_view query) {
   const auto asked = http::ParseQuery(query);
   return std::find(asked.begin(), asked.end(),
@@ -91,10 +84,10 @@ void Api::GetLogs(const Call& call) {
   if (!asked) return call.Respond(std::move(asked).error());
   const sandbox::Sandbox* found = parts_.sandboxes.registry.Find(call.caller(), id);
   // The log may outlive its sandbox.
-  const auto& registry = parts_.sandboxes.registry;
-  if (found == nullptr && (!parts_.logs.kept(id) || !registry.MaySeeRemains(call.caller(), id))) {
-    return call.Respond(NoSuchSandbox(id));
-  }
+  const std::string log = found != nullptr
+                              ? HostId(*found)
+                              : parts_.sandboxes.departures.RecentLogOf(call.caller(), id);
+  if (log.empty()) return call.Respond(NoSuchSandbox(id));
   if (asked->scope && *asked->scope != "container" && *asked->scope != "all") {
     return call.Respond(NoSuchScope(*asked->scope, "container or all"));
   }
@@ -102,21 +95,19 @@ void Api::GetLogs(const Call& call) {
     sandbox::LogQuery query = AsLogQuery(*asked, 0);
     query.follow = true;
     const auto reader = std::make_shared<sandbox::LogReader>(query);
-    const std::string host_id = parts_.sandboxes.registry.HostIdOf(id);
     auto stream = call.Stream(Text({}, true));
-    if (!asked->follow) return SendLog(parts_.logs, host_id, reader, std::move(stream));
-    return FollowLog(parts_.logs, host_id, IsAlive(found), reader, std::move(stream));
+    if (!asked->follow) return SendLog(parts_.logs, log, reader, std::move(stream));
+    return FollowLog(parts_.logs, log, IsAlive(found), reader, std::move(stream));
   }
   const auto reader = std::make_shared<sandbox::LogReader>(
       asked->scope ? sandbox::LogQuery() : AsLogQuery(*asked, kTail));
-  parts_.logs.Read(parts_.sandboxes.registry.HostIdOf(id), reader,
-                   [call, reader, scope = asked->scope](std::string text) {
-                     if (scope) {
-                       return call.Respond(Descriptor(call.args[0], "logs", *scope, text,
-                                                      reader->truncated(), reader->missing()));
-                     }
-                     call.Respond(Text(text.empty() ? "(no logs)" : std::move(text), true));
-                   });
+  parts_.logs.Read(log, reader, [call, reader, scope = asked->scope](std::string text) {
+    if (scope) {
+      return call.Respond(
+          Descriptor(call.args[0], "logs", *scope, text, reader->truncated(), reader->missing()));
+    }
+    call.Respond(Text(text.empty() ? "(no logs)" : std::move(text), true));
+  });
 }
 
 void Api::GetEvents(const Call& call) {

@@ -11,6 +11,7 @@
 #include "runtime/api/gate/json.h"
 #include "runtime/api/ingress/egress_api.h"
 #include "runtime/api/routes/api.h"
+#include "runtime/api/routes/render.h"
 #include "runtime/base/json_text.h"
 
 namespace atl::api {
@@ -25,21 +26,6 @@ json LearnedJson(const std::vector<netpolicy::LearnedName>& learned) {
     if (!one.name.empty()) item["name"] = one.name;
     if (!one.protocol.empty()) item["protocol"] = one.protocol;
     if (one.port != 0) item["port"] = one.port;
-    items.push_back(std::move(item));
-  }
-  return items;
-}
-
-json DenialsJson(const std::vector<netpolicy::Denial>& denials) {
-  json items = json::array();
-  for (const netpolicy::Denial& denial : denials) {
-    json item{{"time", FormatTime(denial.time_ms)},
-              {"protocol", denial.protocol},
-              {"reason", denial.reason},
-              {"count", denial.count}};
-    if (!denial.hostname.empty()) item["hostname"] = denial.hostname;
-    if (!denial.address.empty()) item["address"] = denial.address;
-    if (denial.port != 0) item["port"] = denial.port;
     items.push_back(std::move(item));
   }
   return items;

@@ -144,4 +144,19 @@ json ImageJson(const images::Image& image) {
   return answer;
 }
 
+json DenialsJson(const std::vector<netpolicy::Denial>& denials) {
+  json items = json::array();
+  for (const netpolicy::Denial& denial : denials) {
+    json item{{"time", FormatTime(denial.time_ms)},
+              {"protocol", denial.protocol},
+              {"reason", denial.reason},
+              {"count", denial.count}};
+    if (!denial.hostname.empty()) item["hostname"] = denial.hostname;
+    if (!denial.address.empty()) item["address"] = denial.address;
+    if (denial.port != 0) item["port"] = denial.port;
+    items.push_back(std::move(item));
+  }
+  return items;
+}
+
 }  // namespace atl::api

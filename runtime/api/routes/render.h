@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "images/image.h"
+#include "netpolicy/policy/denials.h"
 #include "runtime/api/requests/list_query.h"
 #include "runtime/sandbox/record/sandbox.h"
 #include "runtime/sandbox/store/snapshot_store.h"
@@ -28,6 +29,7 @@ nlohmann::json SnapshotsJson(const PageOf<sandbox::Snapshot>& page, const Paging
 nlohmann::json ImageJson(const images::Image& image);
 // Renders answers to `…/disk`, and a volume's size.
 nlohmann::json DiskUseJson(const wire::DiskUse& use);
+nlohmann::json DenialsJson(const std::vector<netpolicy::Denial>& denials);
 nlohmann::json LayersJson(const std::vector<images::Layer>& layers);
 
 }  // namespace atl::api

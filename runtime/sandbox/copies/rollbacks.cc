@@ -248,7 +248,7 @@ void Rollbacks::Built(Build& build) {
 
 void Rollbacks::DestroyFormer(const Sandbox& sandbox) {
   const Former& former = formers_.at(&sandbox);
-  parts_.logs.Remove(former.host_id, "");
+  parts_.logs.Remove(former.host_id);
   parts_.orphans.Destroy(former.host_id, former.slot);
 }
 

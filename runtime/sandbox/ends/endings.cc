@@ -7,6 +7,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/launch/spawner_client.h"
+#include "runtime/sandbox/ends/departures.h"
 
 namespace atl::sandbox {
 namespace {
@@ -142,6 +143,7 @@ void Endings::Release(Sandbox& sandbox) {
     release->second.asked_us = parts_.clock.BootMicros();
     // The cgroup exists for the last time here.
     parts_.counts.Close(sandbox);
+    KeepDenials(sandbox);
   }
   const uint64_t order = release->second.order = ++orders_;
   parts_.spawner.Ask(wire::Destroy{HostId(sandbox)},
@@ -181,15 +183,11 @@ void Endings::Forget(Sandbox& sandbox) {
   const auto attempt = parts_.machine.TakeAttempt(sandbox);
   parts_.waiters.Settle(
       sandbox, Fail(Code::kFailedPrecondition, "sandbox " + id + " was deleted meanwhile"));
-  parts_.logs.Remove(HostId(sandbox), id);
   if (recorded) {
+    Leave(sandbox);
+  } else {
+    parts_.logs.Remove(HostId(sandbox));
     parts_.history.Remove(id);
-    // A row that cannot be removed says Stopping, and the next start finishes the removal.
-    if (auto removed = parts_.store.Remove(id); !removed) {
-      LogLine(LogLevel::kWarning, "cannot remove the record of a deleted sandbox")
-          .Add("sandbox", id)
-          .Add(removed.error());
-    }
   }
   parts_.registry.Remove(sandbox);
   // Released after the record, because until the record is gone a restarted daemon would still find
@@ -197,6 +195,43 @@ void Endings::Forget(Sandbox& sandbox) {
   parts_.volumes.Release(id);
   parts_.objects.Forget(id);
   if (attempt) attempt->Fail(Deleted("sandbox " + id + " was deleted before it was built"));
+}
+
+void Endings::Leave(const Sandbox& sandbox) {
+  const Status left = parts_.departures.Leave(sandbox);
+  if (left) return;
+  // A row that cannot be removed says Stopping, and the next start finishes the removal.
+  LogLine(LogLevel::kWarning, "cannot remove the record of a deleted sandbox")
+      .Add("sandbox", sandbox.id)
+      .Add(left.error());
+}
+
+void Endings::LeaveByShutdown(Sandbox& sandbox) {
+  if (!parts_.machine.IsRecorded(sandbox)) return;
+  if (!IsOver(sandbox.state) && !IsLeaving(sandbox.state)) {
+    KeepDenials(sandbox);
+    sandbox.reason = "SHUTDOWN";
+    sandbox.message = "the daemon was shut down together with its sandboxes";
+    sandbox.transition_at_ms = parts_.clock.UnixMillis();
+    if (!sandbox.stocked) {
+      parts_.history.Add(
+          sandbox, {sandbox.transition_at_ms, kDeletedEvent, sandbox.reason, sandbox.message});
+    }
+  }
+  Leave(sandbox);
+}
+
+void Endings::KeepDenials(Sandbox& sandbox) {
+  if (sandbox.slot == 0 || sandbox.stocked) return;
+  // After a restart of the daemon the network has none, and the record has those of before.
+  auto denials = parts_.network.DenialsOf(sandbox.slot);
+  if (denials.empty()) return;
+  sandbox.denials = std::move(denials);
+  if (const Status written = parts_.store.Update(sandbox); !written) {
+    LogLine(LogLevel::kWarning, "cannot record the denials of a sandbox")
+        .Add("sandbox", sandbox.id)
+        .Add(written.error());
+  }
 }
 
 uint64_t Endings::CountReleasing(int64_t longer_than_us) const {

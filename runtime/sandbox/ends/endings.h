@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "netpolicy/network.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/guard.h"
 #include "runtime/base/loop.h"
@@ -37,6 +38,8 @@ class SpawnerClient;
 }
 
 namespace atl::sandbox {
+
+class Departures;
 
 // The reason for which a sandbox ended.
 enum class End : uint8_t {
@@ -71,6 +74,8 @@ class Endings {
     Waiters& waiters;
     Launches& launches;
     GroupCounts& counts;
+    netpolicy::Network& network;
+    Departures& departures;
   };
   explicit Endings(const Parts& parts);
   Endings(const Endings&) = delete;
@@ -95,6 +100,8 @@ class Endings {
   // all other traces.
   void Release(Sandbox& sandbox);
   void Forget(Sandbox& sandbox);
+  // Removes the record of a sandbox that a shutdown has ended. Its other traces are the caller's.
+  void LeaveByShutdown(Sandbox& sandbox);
   // A watcher of the machine.
   void OnTransition(const Sandbox& sandbox, State before);
 
@@ -117,6 +124,8 @@ class Endings {
                      std::function<void()> then);
   void Destroyed(const std::string& id, uint64_t order, const Status& status);
   void Count(const Sandbox& sandbox);
+  void Leave(const Sandbox& sandbox);
+  void KeepDenials(Sandbox& sandbox);
 
   const Parts parts_;
   std::unordered_set<const Sandbox*> stopping_;  // a client wants their entrypoints to end

@@ -27,9 +27,9 @@ constexpr int64_t kConnectRetryUs = 1'000'000;
 constexpr int64_t kNotePauseUs = 60'000'000;
 constexpr size_t kMaxNotes = 2;
 constexpr size_t kMaxNote = 200;
-// Logs of removed sandboxes. The oldest above this number are removed, whatever the configuration
-// says.
-constexpr size_t kMaxKept = 256;
+// The processes of a sandbox that is gone hold nothing open, so its output ends at once. If it does
+// not, this ends it.
+constexpr int64_t kLastOutputUs = 5'000'000;
 
 char g_read_buffer[kReadSize];
 
@@ -41,22 +41,16 @@ EntrypointLogs::EntrypointLogs(Loop& loop, const Clock& clock, Config config)
 EntrypointLogs::~EntrypointLogs() {
   loop_.Cancel(tick_);
   for (const auto& [id, stream] : streams_) StopListening(stream);
-  for (const auto& [id, kept] : removed_) loop_.Cancel(kept.timer);
 }
 
-Status EntrypointLogs::Start(const std::unordered_set<std::string>& sandboxes) {
+Status EntrypointLogs::Start(const std::unordered_set<std::string>& kept) {
   if (config_.directory.empty()) return {};
   ATOLL_ASSIGN(store_, LogStore::Open(config_.directory, config_.max_bytes));
-  ATOLL_ASSIGN(const std::vector<LogStore::Found> found, store_->List());
-  const int64_t now = clock_.UnixMillis();
-  for (const LogStore::Found& log : found) {
-    if (log.removed_ms > 0) {
-      Keep(log.id, log.name, std::min(log.removed_ms, now));
-    } else {
-      has_files_.insert(log.id);
-      // An earlier daemon was killed after the sandbox was removed and before its log was.
-      if (!sandboxes.contains(log.id)) RemoveFiles(log.id, log.id);
-    }
+  ATOLL_ASSIGN(const std::vector<std::string> found, store_->List());
+  for (const std::string& id : found) {
+    has_files_.insert(id);
+    // An earlier daemon was killed after the sandbox was removed and before its log was.
+    if (!kept.contains(id)) RemoveFiles(id);
   }
   return {};
 }
@@ -108,7 +102,7 @@ void EntrypointLogs::AdoptNext() {
                       --adopting_;
                       AdoptNext();
                       stream->writing = false;
-                      if (stream->removed) return RemoveFiles(stream->id, stream->kept_as);
+                      if (stream->removed) return RemoveFiles(stream->id);
                       if (!*end) {
                         LogLine(LogLevel::kWarning, "cannot read a log; beginning again")
                             .Add("sandbox", stream->id)
@@ -298,7 +292,7 @@ void EntrypointLogs::Written(const StreamPtr& stream, const Status& status, size
           .Add(status.error());
     }
   }
-  if (stream->removed) return RemoveFiles(stream->id, stream->kept_as);
+  if (stream->removed) return RemoveFiles(stream->id);
   // A watcher may unwatch itself or another watcher.
   std::vector<uint64_t> ids;
   for (const auto& [id, watcher] : stream->watchers) ids.push_back(id);
@@ -325,82 +319,67 @@ void EntrypointLogs::Finish(const StreamPtr& stream) {
   if (found != streams_.end() && found->second == stream) streams_.erase(found);
   const auto watchers = std::exchange(stream->watchers, {});
   for (const auto& [id, watcher] : watchers) watcher(true);
+  if (const auto complete = std::exchange(stream->complete, nullptr)) Measure(stream->id, complete);
 }
 
 // ---- removing
 
-void EntrypointLogs::Remove(const std::string& id, const std::string& kept_as) {
+void EntrypointLogs::Remove(const std::string& id) {
   if (!store_) return;
   const StreamPtr stream = Find(id);
-  if (!stream) return RemoveFiles(id, kept_as);
+  if (!stream) return RemoveFiles(id);
   stream->removed = true;
-  stream->kept_as = kept_as;
+  stream->complete = nullptr;
   StopListening(stream);
   stream->socket.reset();
   Finish(stream);
-  if (!stream->writing) RemoveFiles(id, kept_as);
+  if (!stream->writing) RemoveFiles(id);
 }
 
-void EntrypointLogs::RemoveFiles(const std::string& id, const std::string& kept_as) {
+void EntrypointLogs::RemoveFiles(const std::string& id) {
   if (has_files_.erase(id) == 0) return;
-  if (config_.keep_after_removal_seconds <= 0 || kept_as.empty()) {
-    return loop_.RunBlocking(
-        [store = store_, id] {
-          if (auto removed = store->Remove(id); !removed) {
-            LogLine(LogLevel::kWarning, "cannot remove a log; the next start will")
-                .Add("sandbox", id)
-                .Add(removed.error());
-          }
-        },
-        [] {});
-  }
-  const int64_t now = clock_.UnixMillis();
-  auto name = store_->MarkRemoved(id, kept_as, now);
-  if (!name) {
-    LogLine(LogLevel::kWarning, "cannot keep a log").Add("sandbox", kept_as).Add(name.error());
-    return;
-  }
-  Keep(kept_as, *name, now);
-}
-
-void EntrypointLogs::Keep(const std::string& id, const std::string& name, int64_t removed_ms) {
-  const int64_t left_ms =
-      removed_ms + config_.keep_after_removal_seconds * 1000 - clock_.UnixMillis();
-  Kept kept{name, removed_ms, 0};
-  kept.timer = loop_.After(std::max<int64_t>(left_ms, 0) * 1000, [this, id] { Forget(id); });
-  removed_.emplace(id, std::move(kept));
-  if (removed_.size() <= kMaxKept) return;
-  const auto oldest = std::min_element(
-      removed_.begin(), removed_.end(),
-      [](const auto& a, const auto& b) { return a.second.removed_ms < b.second.removed_ms; });
-  Forget(std::string(oldest->first));
-}
-
-void EntrypointLogs::Forget(const std::string& id) {
-  const auto found = removed_.find(id);
-  if (found == removed_.end()) return;
-  loop_.Cancel(found->second.timer);
   loop_.RunBlocking(
-      [store = store_, name = found->second.name] {
-        [[maybe_unused]] const Status removed = store->Remove(name);
+      [store = store_, id] {
+        if (auto removed = store->Remove(id); !removed) {
+          LogLine(LogLevel::kWarning, "cannot remove a log; the next start will")
+              .Add("sandbox", id)
+              .Add(removed.error());
+        }
       },
       [] {});
-  removed_.erase(found);
 }
 
-void EntrypointLogs::RemoveAll() {
+bool EntrypointLogs::Leave(const std::string& id, std::function<void(uint64_t bytes)> complete) {
+  if (!store_) return false;
+  const StreamPtr stream = Find(id);
+  if (!stream) {
+    if (!has_files_.contains(id)) return false;
+    Measure(id, std::move(complete));
+    return true;
+  }
+  stream->complete = std::move(complete);
+  if (!stream->begun) {
+    Finish(stream);
+  } else {
+    loop_.After(kLastOutputUs, guard_([this, weak = std::weak_ptr(stream)] {
+                  const StreamPtr late = weak.lock();
+                  if (late && !late->ended) End(late);
+                }));
+  }
+  return true;
+}
+
+void EntrypointLogs::Measure(const std::string& id, std::function<void(uint64_t bytes)> done) {
   if (!store_) return;
-  std::vector<std::string> ids(has_files_.begin(), has_files_.end());
-  for (const auto& [id, stream] : streams_) ids.push_back(id);
-  for (const std::string& id : ids) Remove(id, id);
+  auto size = std::make_shared<uint64_t>(0);
+  loop_.RunBlocking([store = store_, id, size] { *size = store->SizeOf(id); },
+                    guard_([size, done = std::move(done)] { done(*size); }));
 }
 
 // ---- for readers
 
 LogStore::Files EntrypointLogs::OpenFiles(const std::string& id) const {
-  if (!store_) return {};
-  const auto kept = removed_.find(id);
-  return store_->OpenFiles(kept == removed_.end() ? id : kept->second.name);
+  return store_ ? store_->OpenFiles(id) : LogStore::Files();
 }
 
 void EntrypointLogs::Read(const std::string& id, std::shared_ptr<LogReader> reader,

@@ -42,9 +42,8 @@ static_assert(kExecdInternalHeader == wire::kInternalHeader);
 class EntrypointLogs {
  public:
   struct Config {
-    std::string directory;                   // empty: keeps no logs, and all functions do nothing
-    uint64_t max_bytes = 2 << 20;            // limit per sandbox
-    int64_t keep_after_removal_seconds = 0;  // logs stay readable this long after a removal
+    std::string directory;         // empty: keeps no logs, and all functions do nothing
+    uint64_t max_bytes = 2 << 20;  // limit per sandbox
   };
   EntrypointLogs(Loop& loop, const Clock& clock, Config config);
   EntrypointLogs(const EntrypointLogs&) = delete;
@@ -58,9 +57,8 @@ class EntrypointLogs {
     on_note_ = std::move(on_note);
   }
 
-  // Opens the store. Removes logs except those of `sandboxes` and of recently removed sandboxes.
-  // After an error there are no logs.
-  Status Start(const std::unordered_set<std::string>& sandboxes);
+  // Opens the store. Removes all logs but `kept`. After an error there are no logs.
+  Status Start(const std::unordered_set<std::string>& kept);
 
   // Follows a new sandbox: `socket` carried its StartReport, `received` are the bytes that followed
   // it.
@@ -71,15 +69,17 @@ class EntrypointLogs {
   // store. Does nothing if it is followed already.
   void Adopt(const std::string& id, const std::string& execd_socket,
              const std::string& access_token);
-  // Call when the sandbox is gone. Empty `kept_as`: removes its files now. Otherwise keeps them
-  // under the id `kept_as` for the configured time.
-  void Remove(const std::string& id, const std::string& kept_as);
-  // Removes the files of all sandboxes.
-  void RemoveAll();
+  // Call when the sandbox is gone, or its log is no longer kept. Removes its files.
+  void Remove(const std::string& id);
+  // Call instead of Remove if the log is kept until Remove. Takes the rest of the output, then
+  // calls `complete` with the size of the files. Returns false, without a call, if nothing was
+  // written and nothing will be.
+  bool Leave(const std::string& id, std::function<void(uint64_t bytes)> complete);
+  // Calls `done` with the size of a log's files.
+  void Measure(const std::string& id, std::function<void(uint64_t bytes)> done);
 
-  // Opens the files of a sandbox, also of a removed one whose log is kept. See LogStore::OpenFiles.
+  // Opens the files of a sandbox. See LogStore::OpenFiles.
   LogStore::Files OpenFiles(const std::string& id) const;
-  bool kept(const std::string& id) const { return removed_.contains(id); }
   // Reads on a pool thread and calls `done` with the reader's text. A reader allows one call at a
   // time.
   void Read(const std::string& id, std::shared_ptr<LogReader> reader,
@@ -116,7 +116,7 @@ class EntrypointLogs {
     bool parked = false;  // waits for its turn in queue_
     bool ended = false;   // nothing comes any more
     bool removed = false;
-    std::string kept_as;  // set once it is removed
+    std::function<void(uint64_t bytes)> complete;  // set by Leave
     std::map<uint64_t, Watcher> watchers;
   };
   using StreamPtr = std::shared_ptr<Stream>;
@@ -148,9 +148,7 @@ class EntrypointLogs {
   void Written(const StreamPtr& stream, const Status& status, size_t bytes);
   void End(const StreamPtr& stream);
   void Finish(const StreamPtr& stream);
-  void RemoveFiles(const std::string& id, const std::string& kept_as);
-  void Keep(const std::string& id, const std::string& name, int64_t removed_ms);
-  void Forget(const std::string& id);
+  void RemoveFiles(const std::string& id);
 
   std::function<void(const std::string&, const std::string&)> on_note_;
   Loop& loop_;
@@ -159,12 +157,6 @@ class EntrypointLogs {
   std::shared_ptr<const LogStore> store_;  // jobs of the pool hold references, too
   std::unordered_map<std::string, StreamPtr> streams_;
   std::unordered_set<std::string> has_files_;
-  struct Kept {
-    std::string name;
-    int64_t removed_ms = 0;
-    Loop::Id timer = 0;
-  };
-  std::unordered_map<std::string, Kept> removed_;
   std::deque<Adoption> adoptions_;
   int adopting_ = 0;
   std::deque<StreamPtr> queue_;

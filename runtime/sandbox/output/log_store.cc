@@ -1,12 +1,10 @@
 #include "runtime/sandbox/output/log_store.h"
 
 #include <fcntl.h>
-#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "runtime/base/sandbox_id.h"
 #include "runtime/base/sys.h"
@@ -16,7 +14,6 @@ namespace {
 
 constexpr char kLog[] = "log";
 constexpr char kOlderLog[] = "log.1";
-constexpr std::string_view kRemovedMark = ".removed-";
 // The largest possible limit, because a lowered limit leaves larger files behind.
 constexpr size_t kMaxRead = 1 << 30;
 
@@ -26,20 +23,6 @@ Status BadId(const std::string& id) {
 
 Result<UniqueFd> OpenDirectory(int parent, const std::string& name) {
   return sys::OpenAt(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-}
-
-// Returns false if the name is not the name of a log.
-bool ParseName(const std::string& name, LogStore::Found* found) {
-  found->name = name;
-  found->removed_ms = 0;
-  const size_t mark = name.find(kRemovedMark);
-  found->id = name.substr(0, mark);
-  if (!ValidSandboxId(found->id)) return false;
-  if (mark == std::string::npos) return true;
-  const char* begin = name.data() + mark + kRemovedMark.size();
-  const char* end = name.data() + name.size();
-  const auto [rest, error] = std::from_chars(begin, end, found->removed_ms);
-  return error == std::errc() && rest == end && found->removed_ms > 0;
 }
 
 // Opens the present file, with room for `size` more bytes.
@@ -124,11 +107,10 @@ Result<LogStore::End> LogStore::FindEnd(const std::string& id) const {
   return end;
 }
 
-LogStore::Files LogStore::OpenFiles(const std::string& name) const {
+LogStore::Files LogStore::OpenFiles(const std::string& id) const {
   Files files;
-  Found found;
-  if (!ParseName(name, &found)) return files;
-  const auto directory = OpenDirectory(directory_.get(), name);
+  if (!ValidSandboxId(id)) return files;
+  const auto directory = OpenDirectory(directory_.get(), id);
   if (!directory) return files;
   // Opens the newer file first. If a rename happens in between, the reader gets one file twice, and
   // notices that by the offsets. In the other order it would miss a file.
@@ -139,35 +121,31 @@ LogStore::Files LogStore::OpenFiles(const std::string& name) const {
   return files;
 }
 
-Status LogStore::Remove(const std::string& name) const {
-  Found found;
-  if (!ParseName(name, &found)) return BadId(name);
-  return sys::RemoveTree(directory_.get(), name);
-}
-
-Result<std::string> LogStore::MarkRemoved(const std::string& id, const std::string& kept_as,
-                                          int64_t now_ms) const {
-  if (!ValidSandboxId(id)) return Fail(std::move(BadId(id)).error());
-  if (!ValidSandboxId(kept_as)) return Fail(std::move(BadId(kept_as)).error());
-  std::string name = kept_as + std::string(kRemovedMark) + std::to_string(now_ms);
-  if (::renameat(directory_.get(), id.c_str(), directory_.get(), name.c_str()) != 0) {
-    return FailSys("rename log directory " + id);
+uint64_t LogStore::SizeOf(const std::string& id) const {
+  uint64_t size = 0;
+  for (const UniqueFd& file : OpenFiles(id)) {
+    struct stat info {};
+    if (::fstat(file.get(), &info) == 0) size += static_cast<uint64_t>(info.st_size);
   }
-  return name;
+  return size;
 }
 
-Result<std::vector<LogStore::Found>> LogStore::List() const {
-  ATOLL_ASSIGN(const std::vector<std::string> names, sys::ListDir(directory_.get()));
-  std::vector<Found> all;
-  for (const std::string& name : names) {
-    Found found;
-    if (ParseName(name, &found)) {
-      all.push_back(std::move(found));
+Status LogStore::Remove(const std::string& id) const {
+  if (!ValidSandboxId(id)) return BadId(id);
+  return sys::RemoveTree(directory_.get(), id);
+}
+
+Result<std::vector<std::string>> LogStore::List() const {
+  ATOLL_ASSIGN(std::vector<std::string> names, sys::ListDir(directory_.get()));
+  std::vector<std::string> ids;
+  for (std::string& name : names) {
+    if (ValidSandboxId(name)) {
+      ids.push_back(std::move(name));
     } else {
       ATOLL_TRY(sys::RemoveTree(directory_.get(), name));
     }
   }
-  return all;
+  return ids;
 }
 
 }  // namespace atl::sandbox

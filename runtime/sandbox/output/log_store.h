@@ -1,8 +1,9 @@
 // The files with the output of sandboxes' entrypoints:
 //
-//   <directory>/<id>/log            the newest output, frames of runtime/wire/output.h
-//   <directory>/<id>/log.1          the output before it
-//   <directory>/<id>.removed-<ms>   the same for a sandbox that was removed at that time
+//   <directory>/<id>/log     the newest output, frames of runtime/wire/output.h
+//   <directory>/<id>/log.1   the output before it
+//
+// A log keeps its name after the removal of its sandbox, for as long as the history has it.
 //
 // Files are 0600, directories 0700. Each file has at most half of the limit. A full `log` is
 // renamed to `log.1`. If a crash or a full disk cut off the last frame of a file, this class and
@@ -44,20 +45,14 @@ class LogStore {
 
   // Opens a log's files, oldest first; empty if nothing was written.
   using Files = std::vector<UniqueFd>;
-  Files OpenFiles(const std::string& name) const;
+  Files OpenFiles(const std::string& id) const;
+  // Returns the size of a log's files in bytes; 0 if nothing was written.
+  uint64_t SizeOf(const std::string& id) const;
 
-  Status Remove(const std::string& name) const;
-  // Keeps the log of a removed sandbox under a new name, as the log of `kept_as`. Returns the name.
-  Result<std::string> MarkRemoved(const std::string& id, const std::string& kept_as,
-                                  int64_t now_ms) const;
+  Status Remove(const std::string& id) const;
 
-  struct Found {
-    std::string name;  // name of the directory
-    std::string id;
-    int64_t removed_ms = 0;  // 0: the sandbox was not removed
-  };
-  // Lists the logs. Removes entries whose name is not the name of a log.
-  Result<std::vector<Found>> List() const;
+  // Lists the ids that have a log. Removes entries whose name is no id.
+  Result<std::vector<std::string>> List() const;
 
  private:
   LogStore(UniqueFd directory, uint64_t max_file)

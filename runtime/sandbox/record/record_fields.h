@@ -32,6 +32,19 @@ void VisitMoves(S& s, Io& io) {
   io.Required("transition", s.transition_at_ms);
   io.Optional("expires", s.expires_at_ms);
   io.Optional("reclaimed", s.reclaimed_bytes);
+  io.Optional("denials", s.denials);
+}
+
+template <MaybeConst<netpolicy::Denial> D, typename Io>
+void VisitFields(D& denial, Io& io) {
+  io.Required("time", denial.time_ms);
+  io.Optional("hostname", denial.hostname);
+  io.Optional("address", denial.address);
+  io.Optional("port", denial.port);
+  io.Required("protocol", denial.protocol);
+  io.Required("reason", denial.reason);
+  io.Required("count", denial.count);
+  io.Optional("by_rules", denial.by_rules);
 }
 
 template <MaybeConst<Sandbox> S, typename Io>

@@ -125,6 +125,14 @@ struct Wanted {
   std::string request_id;                  // names the request in the log
 };
 
+// How a sandbox ended. A deletion, or the deadline, replaces the cause in its record.
+struct FormerEnd {
+  bool failed = false;
+  std::string reason;
+  std::string message;
+  int64_t time_ms = 0;
+};
+
 struct Sandbox {
   std::string id;
   // The id by which the spawner knows the sandbox, and by which its socket and its log are named.
@@ -157,6 +165,10 @@ struct Sandbox {
   int64_t transition_at_ms = 0;
   uint32_t slot = 0;             // 0: it holds nothing on the host
   uint64_t reclaimed_bytes = 0;  // bytes of its memory in swap while it is paused
+  // The last denials of its network, for the history. Empty until what it holds is released.
+  std::vector<netpolicy::Denial> denials;
+  // Set while a sandbox leaves that had ended before. Not part of the stored record.
+  std::optional<FormerEnd> ended;
 };
 inline const std::string& HostId(const Sandbox& sandbox) {
   return sandbox.host_id.empty() ? sandbox.id : sandbox.host_id;

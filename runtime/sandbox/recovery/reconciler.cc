@@ -65,14 +65,8 @@ void Reconciler::OnExit(const wire::SandboxRecord& record) {
 }
 
 void Reconciler::StartDiagnostics() {
-  std::unordered_set<std::string> ids;
-  std::unordered_set<std::string> host_ids;
-  for (const auto& [id, sandbox] : parts_.registry) {
-    ids.insert(id);
-    host_ids.insert(HostId(sandbox));
-  }
-  if (auto kept = parts_.history.KeepOnly(ids); !kept) {
-    LogLine(LogLevel::kWarning, "cannot clean up the history").Add(kept.error());
+  if (auto kept = parts_.history.RemoveStrays(); !kept) {
+    LogLine(LogLevel::kWarning, "cannot clean up the events").Add(kept.error());
   }
   parts_.logs.OnNote([this](const std::string& host_id, const std::string& text) {
     const Sandbox* const sandbox = parts_.registry.ByHost(host_id);
@@ -80,13 +74,18 @@ void Reconciler::StartDiagnostics() {
     const bool of_pids = text == wire::kPidsLimitNote;
     HistoryEvent event{parts_.clock.UnixMillis(), of_pids ? kPidsLimit : kOutOfMemory,
                        of_pids ? "PIDS_LIMIT" : "OUT_OF_MEMORY", text};
-    // A sandbox that is leaving keeps no history, but followers still get the event.
-    IsLeaving(sandbox->state) ? parts_.history.Tell(*sandbox, std::move(event))
-                              : parts_.history.Add(*sandbox, std::move(event));
+    parts_.history.Add(*sandbox, std::move(event));
   });
-  if (auto started = parts_.logs.Start(host_ids); !started) {
+  // Without the list of the history no log can be removed.
+  auto logs = parts_.departures.Logs();
+  if (logs) {
+    for (const auto& [id, sandbox] : parts_.registry) logs->insert(HostId(sandbox));
+  }
+  const Status started = logs ? parts_.logs.Start(*logs) : Status(Fail(std::move(logs).error()));
+  if (!started) {
     LogLine(LogLevel::kError, "no output of sandboxes is kept").Add(started.error());
   }
+  parts_.departures.Start();
 }
 
 void Reconciler::GiveUpPending(const wire::Greeting& hello) {
@@ -256,11 +255,10 @@ void Reconciler::Shutdown(std::function<void(Status)> done) {
   parts_.pools.Stop();
   parts_.templates.Stop();
   parts_.spawner.Ask(wire::Stop(), [this, done = std::move(done)](Status stopped) {
+    for (auto& [id, sandbox] : parts_.registry) parts_.endings.LeaveByShutdown(sandbox);
     // If a step fails, the other steps still run, and the error is reported.
     Status removed = parts_.network.RemoveAll();
     Status forgotten = parts_.store.RemoveAll();
-    parts_.logs.RemoveAll();
-    parts_.history.RemoveAll();
     std::vector<std::shared_ptr<Attempt>> attempts = parts_.rollbacks.TakeAll();
     for (const auto& [id, sandbox] : parts_.registry) {
       parts_.waiters.Settle(sandbox, Fail(ShuttingDown()));

@@ -19,6 +19,7 @@
 #include "runtime/sandbox/copies/rollbacks.h"
 #include "runtime/sandbox/create/orphans.h"
 #include "runtime/sandbox/create/slot_pool.h"
+#include "runtime/sandbox/ends/departures.h"
 #include "runtime/sandbox/ends/endings.h"
 #include "runtime/sandbox/live/pauses.h"
 #include "runtime/sandbox/output/entrypoint_logs.h"
@@ -83,6 +84,7 @@ class Reconciler {
     Orphans& orphans;
     Pauses& pauses;
     Endings& endings;
+    Departures& departures;
     Rollbacks& rollbacks;
     WarmPools& pools;
     Templates& templates;

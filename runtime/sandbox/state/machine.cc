@@ -55,6 +55,10 @@ void Machine::ApplyAnyway(Sandbox& sandbox, Event event, const Cause& cause) {
 
 std::optional<Cause> Machine::Enter(Sandbox& sandbox, State next, const Cause& cause) const {
   if (next == sandbox.state) return std::nullopt;
+  if (IsLeaving(next) && IsOver(sandbox.state)) {
+    const bool failed = sandbox.state == State::kFailing || sandbox.state == State::kFailed;
+    sandbox.ended = {failed, sandbox.reason, sandbox.message, sandbox.transition_at_ms};
+  }
   if (StateName(next) != StateName(sandbox.state)) sandbox.transition_at_ms = clock_.UnixMillis();
   sandbox.state = next;
   if (cause.reason.empty()) return std::nullopt;

@@ -19,7 +19,7 @@ bool MaySee(const tenants::Caller& caller, const Sandbox& sandbox) {
 }
 
 Status Registry::Open(sqlite::Db& db) {
-  ATOLL_ASSIGN(gone_, GoneIds::Open(db));
+  ATOLL_ASSIGN(gone_, GoneStore::Open(db));
   return {};
 }
 
@@ -49,11 +49,6 @@ bool Registry::IsGone(const tenants::Caller& caller, const std::string& id) cons
   }
   const std::optional<std::string> owner = OwnerOfGone(id);
   return owner && caller.Sees(*owner);
-}
-
-bool Registry::MaySeeRemains(const tenants::Caller& caller, const std::string& id) const {
-  if (const Sandbox* const sandbox = Look(id)) return MaySee(caller, *sandbox);
-  return caller.Sees(OwnerOfGone(id).value_or(""));
 }
 
 std::optional<std::string> Registry::OwnerOfGone(const std::string& id) const {

@@ -22,7 +22,7 @@
 #include "runtime/base/sqlite.h"
 #include "runtime/sandbox/record/sandbox.h"
 #include "runtime/sandbox/state/names.h"
-#include "runtime/sandbox/store/gone_ids.h"
+#include "runtime/sandbox/store/gone_store.h"
 #include "runtime/tenants/caller.h"
 
 namespace atl::sandbox {
@@ -42,6 +42,8 @@ class Registry {
   // Has `db` remember the ids of removed records. `db` outlives this object. Call before the first
   // removal.
   Status Open(sqlite::Db& db);
+  // Returns the store of what is gone. Call after Open.
+  GoneStore& gone() { return *gone_; }
 
   // Look-up for requests. Returns null unless the caller may see the sandbox and clients know it.
   // Clients do not know a sandbox while it acquires its resources, while it waits in the stock of a
@@ -52,11 +54,8 @@ class Registry {
   // Returns all sandboxes that Find would return, in no order.
   std::vector<const Sandbox*> All(const tenants::Caller& caller) const;
   // Returns true if a sandbox of that id existed, is gone, and the caller might see it. Covers the
-  // newest GoneIds::kKept.
+  // newest GoneStore::kKept.
   bool IsGone(const tenants::Caller& caller, const std::string& id) const;
-  // Returns true if the caller may see what is left of a removed sandbox. One that is too old to be
-  // remembered counts as the host's.
-  bool MaySeeRemains(const tenants::Caller& caller, const std::string& id) const;
 
   // Look-up for the daemon's parts, whose ids come from the registry: ignores the state. Null: the
   // sandbox is gone.
@@ -110,7 +109,7 @@ class Registry {
   Map sandboxes_;
   Names names_;                                            // names of the sandboxes in sandboxes_
   std::unordered_map<std::string, std::string> host_ids_;  // id by host id, if they differ
-  std::unique_ptr<GoneIds> gone_;                          // set by Open
+  std::unique_ptr<GoneStore> gone_;                        // set by Open
   std::vector<std::function<void(const Sandbox&)>> on_remove_;
 };
 

@@ -29,9 +29,8 @@ void History::Add(const Sandbox& sandbox, HistoryEvent event) {
 void History::Note(const Sandbox& sandbox, std::string kind, int64_t now_ms) {
   if (sandbox.stocked) return;
   HistoryEvent event{now_ms, std::move(kind), sandbox.reason, sandbox.message};
-  if (!IsLeaving(sandbox.state)) return Add(sandbox, std::move(event));
-  event.kind = kDeletedEvent;
-  Tell(sandbox, std::move(event));
+  if (IsLeaving(sandbox.state)) event.kind = kDeletedEvent;
+  Add(sandbox, std::move(event));
 }
 
 void History::Tell(const Sandbox& sandbox, HistoryEvent event) {
@@ -57,21 +56,10 @@ void History::Remove(const std::string& id) {
   Enqueue({id, {}});
 }
 
-void History::RemoveAll() {
-  changes_.clear();
-  if (auto removed = db_.Exec("DELETE FROM history"); !removed) {
-    LogLine(LogLevel::kWarning, "cannot empty the history").Add(removed.error());
-  }
-}
-
-Status History::KeepOnly(const std::unordered_set<std::string>& ids) {
-  ATOLL_ASSIGN(sqlite::Stmt select, db_.Prepare("SELECT DISTINCT id FROM history"));
-  for (;;) {
-    ATOLL_ASSIGN(const bool row, select.Step());
-    if (!row) return {};
-    const std::string id = select.ColumnText(0);
-    if (!ids.contains(id)) Remove(id);
-  }
+Status History::RemoveStrays() {
+  return db_.Exec(
+      "DELETE FROM history WHERE id NOT IN (SELECT id FROM sandboxes) AND id NOT IN "
+      "(SELECT id FROM gone WHERE record IS NOT NULL)");
 }
 
 void History::Enqueue(Change change) {

@@ -14,7 +14,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <unordered_set>
 #include <vector>
 
 #include "runtime/base/guard.h"
@@ -74,12 +73,8 @@ class History {
   History& operator=(const History&) = delete;
 
   void Add(const Sandbox& sandbox, HistoryEvent event);
-  // Reports the end of a sandbox to followers. Stores nothing, because the sandbox's record goes,
-  // too.
-  void Tell(const Sandbox& sandbox, HistoryEvent event);
-  // Reports the present state of a sandbox with the cause in its record. Adds the event; for a
-  // sandbox that is being deleted, tells its end instead, and `kind` is ignored. A sandbox in stock
-  // has no history.
+  // Adds the present state of a sandbox with the cause in its record. For a sandbox that is being
+  // deleted, adds its end, and `kind` is ignored. A sandbox in stock has no events.
   void Note(const Sandbox& sandbox, std::string kind, int64_t now_ms);
   void Note(const Sandbox& sandbox, int64_t now_ms) {
     Note(sandbox, std::string(StateName(sandbox.state)), now_ms);
@@ -92,11 +87,11 @@ class History {
   void OnEvent(std::function<void(const std::string& id, const HistoryEvent& event)> on_event) {
     on_event_ = std::move(on_event);
   }
-  // Removes the events of a sandbox that is gone.
+  // Removes the events of a sandbox that is gone and not kept.
   void Remove(const std::string& id);
-  void RemoveAll();
-  // Call at start: removes the events of all other sandboxes, whose removal was interrupted.
-  Status KeepOnly(const std::unordered_set<std::string>& ids);
+  // Call at start: removes events whose removal was interrupted, of sandboxes that have no record
+  // and that the store of what is gone does not keep.
+  Status RemoveStrays();
   // Returns events, oldest first.
   Result<std::vector<HistoryEvent>> Find(const std::string& id);
 
@@ -114,6 +109,8 @@ class History {
     std::string id;
     HistoryEvent event;  // empty kind: removes all of the sandbox's events
   };
+  // Reports an event to followers.
+  void Tell(const Sandbox& sandbox, HistoryEvent event);
   void Enqueue(Change change);
   void Flush();
   Status Write(const std::vector<Change>& changes);

@@ -187,7 +187,7 @@ Status DescribeRecords(sqlite::Db& db) {
 }
 
 // Everything from before there were owners belongs to the host. The other records have their owner
-// in the text; that of a sandbox is also a column, for the trigger of GoneIds.
+// in the text; that of a sandbox is also a column, for the trigger of GoneStore.
 Status AddOwners(sqlite::Db& db) {
   return db.Exec(
       "ALTER TABLE sandboxes ADD COLUMN tenant TEXT NOT NULL DEFAULT '';"
@@ -195,7 +195,22 @@ Status AddOwners(sqlite::Db& db) {
       "ALTER TABLE gone ADD COLUMN tenant TEXT NOT NULL DEFAULT ''");
 }
 
-constexpr sqlite::SchemaStep kSteps[] = {MakeSandboxes, MakeKeys, DescribeRecords, AddOwners};
+// A row of `gone` with a record is an entry of the history. The indexes serve its lists, and have
+// all that its limits ask for.
+Status KeepHistory(sqlite::Db& db) {
+  return db.Exec(
+      "ALTER TABLE gone ADD COLUMN gone_ms INTEGER NOT NULL DEFAULT 0;"
+      "ALTER TABLE gone ADD COLUMN record TEXT;"
+      "ALTER TABLE gone ADD COLUMN log TEXT NOT NULL DEFAULT '';"
+      "ALTER TABLE gone ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;"
+      "ALTER TABLE gone ADD COLUMN measured INTEGER NOT NULL DEFAULT 0;"
+      "CREATE INDEX gone_by_time ON gone (gone_ms, number) WHERE record IS NOT NULL;"
+      "CREATE INDEX gone_of_tenant ON gone (tenant, gone_ms, number, bytes)"
+      " WHERE record IS NOT NULL");
+}
+
+constexpr sqlite::SchemaStep kSteps[] = {MakeSandboxes, MakeKeys, DescribeRecords, AddOwners,
+                                         KeepHistory};
 
 }  // namespace
 

@@ -88,6 +88,11 @@ Result<std::vector<Sandbox>> Store::Load() {
   }
 }
 
+Result<bool> Store::Has(const std::string& id) {
+  ATOLL_ASSIGN(sqlite::Stmt find, db_.Prepare("SELECT 1 FROM sandboxes WHERE id=?1"));
+  return find.Bind(1, id).Step();
+}
+
 Result<size_t> Store::Adopt(const std::string& tenant) {
   ATOLL_ASSIGN(std::vector<Sandbox> sandboxes, Load());
   // A member of a template's stock has no client yet.

@@ -43,6 +43,9 @@ class Store {
   static Status CheckRoom(sqlite::Db& db);
 
   Result<std::vector<Sandbox>> Load();
+  // Returns true if there is a record of that id: a client has been told of the sandbox, or it is
+  // in stock.
+  Result<bool> Has(const std::string& id);
   // Gives all sandboxes of clients without an owner to the tenant, in one transaction. Returns how
   // many. Call before Load.
   Result<size_t> Adopt(const std::string& tenant);

@@ -24,6 +24,7 @@ constexpr uint64_t kLeastPart = 20;
 constexpr uint64_t kLittleBytes = uint64_t{4} << 30;
 constexpr uint64_t kLittleInodes = 65'536;
 constexpr uint64_t kLittlePart = 10;
+constexpr char kNoRoom[] = "no room: ";
 
 }  // namespace
 
@@ -50,7 +51,7 @@ std::string TroubleOf(const StoreWatch::Place& place) {
   };
   if (!below(kLittleBytes, kLittleInodes, kLittlePart)) return {};
   const bool none = below(kLeastBytes, kLeastInodes, kLeastPart);
-  return std::string(none ? "no room: " : "little room: ") + where + " has " +
+  return std::string(none ? kNoRoom : "little room: ") + where + " has " +
          std::to_string(bytes >> 20) + " of " + std::to_string(all_bytes >> 20) + " MiB" +
          (counts_inodes ? " and " + std::to_string(info.f_favail) + " of " +
                               std::to_string(info.f_files) + " inodes"
@@ -90,7 +91,8 @@ void StoreWatch::Looked(std::string trouble) {
   if (troubled_ || !trouble.empty() || ++looks_ % kLooksPerTrial == 0) {
     const Status works = store_.Check();
     const bool full = !works && works.error().code() == Code::kResourceExhausted;
-    if (full && trouble.empty()) trouble = "no room: the file system of the records is full";
+    if (full && trouble.empty())
+      trouble = std::string(kNoRoom) + "the file system of the records is full";
     // SQLite's error message contains the path of the file, which is not public.
     if (!works && !full) {
       trouble = "the records cannot be written (errno " +
@@ -100,6 +102,7 @@ void StoreWatch::Looked(std::string trouble) {
     }
   }
   troubled_ = !trouble.empty();
+  if (give_room_ && trouble.starts_with(kNoRoom)) give_room_();
   health_.Set("store", std::move(trouble));
   timer_ = loop_.After(kLookUs, [this] { Look(); });
 }

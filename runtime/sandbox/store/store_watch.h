@@ -8,8 +8,10 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/guard.h"
@@ -33,6 +35,9 @@ class StoreWatch {
   StoreWatch& operator=(const StoreWatch&) = delete;
   ~StoreWatch();
 
+  // Registers a function that gives room back. It is called at each look while a file system has
+  // no room.
+  void OnNoRoom(std::function<void()> give_room) { give_room_ = std::move(give_room); }
   // Begins to watch.
   void Start() { Look(); }
 
@@ -44,6 +49,7 @@ class StoreWatch {
   Health& health_;
   Store& store_;
   std::vector<Place> places_;
+  std::function<void()> give_room_;
   Loop::Id timer_ = 0;
   bool troubled_ = false;
   int looks_ = 0;

@@ -161,8 +161,10 @@ TEST_F(TenantObjectsTest, EventsAndRemainsAreTheOwners) {
   EXPECT_TRUE(sandboxes->registry.IsGone(kOfRed, id));
   EXPECT_FALSE(sandboxes->registry.IsGone(kOfBlue, id));
   EXPECT_FALSE(sandboxes->registry.IsGone(kCaller, id));
-  EXPECT_TRUE(sandboxes->registry.MaySeeRemains(kOfRed, id));
-  EXPECT_FALSE(sandboxes->registry.MaySeeRemains(kOfBlue, id));
+  EXPECT_EQ(StatusAs(kOfRed, "GET", "/v1/history/" + id), 200);
+  EXPECT_EQ(StatusAs(kOfBlue, "GET", "/v1/history/" + id), 404);
+  EXPECT_EQ(GetAs(kOfRed, "/v1/history").at("items").size(), 1U);
+  EXPECT_TRUE(GetAs(kOfBlue, "/v1/history").at("items").empty());
 }
 
 TEST_F(TenantObjectsTest, KeysAndNamesAreNotShared) {

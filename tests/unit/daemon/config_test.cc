@@ -189,6 +189,9 @@ keep_days = 30
 keep_bytes = "1Gi"
 sinks = ["journald", "syslog://logs.example:6514 ca=/etc/ca.pem"]
 on_failure = "continue"
+[history]
+keep = "12h"
+max_bytes = "64Mi"
 [log]
 format = "json"
 [ingress.secure_access]
@@ -234,6 +237,8 @@ key = "/+8"
   EXPECT_EQ(c.audit_keep_bytes, 1ULL << 30);
   EXPECT_EQ(c.audit_sinks.size(), 2U);
   EXPECT_FALSE(c.audit_refuses);
+  EXPECT_EQ(c.history_keep, 12U * 3600);
+  EXPECT_EQ(c.history_max_bytes, 64ULL << 20);
   EXPECT_EQ(c.log_format, LogFormat::kJson);
   EXPECT_EQ(c.active_signing_key, 'b');
   EXPECT_EQ(c.signing_keys,
@@ -487,6 +492,8 @@ TEST(Config, ErrorsNameFileLineKeyAndValue) {
       {"[audit]\nsinks = [\"http://logs.example/\"]", "without TLS"},
       {"[audit]\nsinks = [\"journald ca=x\"]", "use ca=/FILE"},
       {"[audit]\non_failure = \"ignore\"", "use refuse or continue"},
+      {"[history]\nkeep = \"a week\"", "use a duration"},
+      {"[history]\nmax_bytes = \"1Ki\"", "history.max_bytes '1Ki'"},
       {"[log]\nlevel = \"loud\"", "loud"},
       {"[log]\nformat = \"xml\"", "use text or json"},
       {"[metrics]\nlisten = \"9464\"", "metrics.listen '9464'"},

@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <optional>
+#include <vector>
 
 #include "tests/unit/sandbox/fakes.h"
 
@@ -216,74 +218,55 @@ TEST_F(EntrypointLogsTest, GoesWithItsSandbox) {
   ASSERT_TRUE(Send(execd, Frame("x\n")));
   Settle();
   EXPECT_EQ(Directories(), 1U);
-  logs->Remove(kId, kId);
+  logs->Remove(kId);
   loop.Run();
   EXPECT_EQ(Directories(), 0U);
   EXPECT_FALSE(Send(execd, "x"));  // nobody reads any more
   EXPECT_EQ(logs->following(), 0U);
-  EXPECT_FALSE(logs->kept(kId));
 }
 
-TEST_F(EntrypointLogsTest, CanBeKeptForAWhile) {
-  config.keep_after_removal_seconds = 60;
-  Boot({kId});
-  const UniqueFd execd = Follow(kId);
-  ASSERT_TRUE(Send(execd, Frame("last words\n")));
+TEST_F(EntrypointLogsTest, StaysWithItsLastWords) {
+  UniqueFd execd = Follow(kId);
+  ASSERT_TRUE(Send(execd, Frame("first words\n")));
   Settle();
-  logs->Remove(kId, kId);
-  loop.Pass(30'000'000);
-  EXPECT_TRUE(logs->kept(kId));
+  bool ended = false;
+  EXPECT_NE(logs->Watch(kId, true, [&](bool end) { ended = end; }), 0U);
+  // Some output is in the socket yet when the sandbox goes.
+  ASSERT_TRUE(Send(execd, Frame("last words\n")));
+  execd.reset();
+  std::optional<uint64_t> size;
+  EXPECT_TRUE(logs->Leave(kId, [&](uint64_t bytes) { size = bytes; }));
+  EXPECT_FALSE(size);
+  Settle();
+  EXPECT_TRUE(ended);
+  EXPECT_EQ(size, std::filesystem::file_size(config.directory + "/" + kId + "/log"));
   EXPECT_TRUE(Has(kId, "last words"));
-  // A restart gives the log no more time, and the log survives it.
-  Boot({});
+  Boot({kId});
   EXPECT_TRUE(Has(kId, "last words"));
-  loop.Pass(29'000'000);
-  EXPECT_TRUE(logs->kept(kId));
-  loop.Pass(2'000'000);
-  EXPECT_FALSE(logs->kept(kId));
+  // Its size can be asked for again.
+  size.reset();
+  logs->Measure(kId, [&](uint64_t bytes) { size = bytes; });
+  loop.Run();
+  EXPECT_GT(size, 0U);
+  logs->Remove(kId);
+  loop.Run();
   EXPECT_EQ(Directories(), 0U);
 }
 
-TEST_F(EntrypointLogsTest, IsKeptUnderTheNameThatClientsKnow) {
-  config.keep_after_removal_seconds = 60;
-  Boot({});
-  const UniqueFd former = Follow(kId);
-  ASSERT_TRUE(Send(former, Frame("first words\n")));
-  Settle();
-  logs->Remove(kId, "");
-  offset = 0;
+TEST_F(EntrypointLogsTest, NothingStaysOfASandboxThatWroteNothing) {
+  EXPECT_FALSE(logs->Leave(kId, [](uint64_t) { FAIL(); }));
+  // One that nobody has asked the output of yet, and one that is silent.
+  EXPECT_NE(logs->Watch(kId, true, [](bool) {}), 0U);
+  std::vector<uint64_t> sizes;
+  EXPECT_TRUE(logs->Leave(kId, [&](uint64_t bytes) { sizes.push_back(bytes); }));
   const UniqueFd execd = Follow(kOther);
-  ASSERT_TRUE(Send(execd, Frame("last words\n")));
-  Settle();
-  EXPECT_FALSE(logs->kept(kId));
-  logs->Remove(kOther, kId);
+  EXPECT_TRUE(logs->Leave(kOther, [&](uint64_t bytes) { sizes.push_back(bytes); }));
   loop.Run();
-  for (int start = 0; start < 2; ++start) {
-    EXPECT_TRUE(logs->kept(kId));
-    EXPECT_TRUE(Has(kId, "last words"));
-    EXPECT_FALSE(Has(kId, "first words"));
-    EXPECT_FALSE(logs->kept(kOther));
-    Boot({});
-  }
-}
-
-TEST_F(EntrypointLogsTest, KeepsAnAmountThatIsBounded) {
-  config.keep_after_removal_seconds = 3600;
-  Boot({});
-  for (int i = 0; i < 300; ++i) {
-    char id[64];
-    std::snprintf(id, sizeof id, "%08x-4f89-41d3-9a0c-0305e82c3301", static_cast<unsigned>(i));
-    offset = 0;
-    const UniqueFd execd = Follow(id);
-    ASSERT_TRUE(Send(execd, Frame("x\n")));
-    loop.Poll();
-    loop.Pass(5'000);
-    logs->Remove(id, id);
-    loop.Pass(1'000);
-  }
-  EXPECT_EQ(Directories(), 256U);
-  EXPECT_FALSE(logs->kept("00000000-4f89-41d3-9a0c-0305e82c3301"));
-  EXPECT_TRUE(logs->kept("0000012b-4f89-41d3-9a0c-0305e82c3301"));
+  EXPECT_EQ(sizes.size(), 1U);
+  // A process that outlives its sandbox does not hold up the end of the log.
+  loop.Pass(5'000'000);
+  EXPECT_EQ(sizes, (std::vector<uint64_t>{0, 0}));
+  EXPECT_EQ(logs->following(), 0U);
 }
 
 TEST_F(EntrypointLogsTest, TellsWatchers) {
@@ -369,7 +352,7 @@ TEST_F(EntrypointLogsTest, WithoutADirectoryNothingIsKept) {
   EXPECT_EQ(logs->following(), 0U);
   EXPECT_EQ(logs->Watch(kId, true, [](bool) {}), 0U);
   EXPECT_EQ(Text(kId), "");
-  logs->Remove(kId, kId);
+  logs->Remove(kId);
 }
 
 }  // namespace

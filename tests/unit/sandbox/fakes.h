@@ -322,7 +322,7 @@ class FakeNetwork final : public netpolicy::Network {
     return found == claimed.end() ? nullptr : found->second.policy;
   }
   std::vector<netpolicy::LearnedName> LearnedBy(uint32_t) const override { return {}; }
-  std::vector<netpolicy::Denial> DenialsOf(uint32_t) const override { return {}; }
+  std::vector<netpolicy::Denial> DenialsOf(uint32_t) const override { return denials; }
   Result<netpolicy::SlotCounters> CountersOf(uint32_t) override {
     return netpolicy::SlotCounters{};
   }
@@ -357,6 +357,7 @@ class FakeNetwork final : public netpolicy::Network {
   std::optional<Error> attach_error;
   std::optional<Error> claim_error;
   std::optional<Error> request_error;
+  std::vector<netpolicy::Denial> denials;
   bool removed_all = false;
 };
 

@@ -72,14 +72,22 @@ TEST_F(HistoryTest, ForgetsWhatIsGone) {
   loop.Run();
   EXPECT_EQ(Kinds("a"), "");
   EXPECT_EQ(Kinds("b"), "y ");
-  ASSERT_TRUE(history->KeepOnly({"c"}));
+}
+
+TEST_F(HistoryTest, RemovesStraysAtTheStart) {
+  for (const char* id : {"lives", "kept", "gone", "never"}) history->Add(Of(id), {1, "x", "", ""});
   loop.Run();
-  EXPECT_EQ(Kinds("b"), "");
+  ASSERT_TRUE(
+      db.Exec("INSERT INTO sandboxes (id, moves, record) VALUES ('lives', '{}', '{}');"
+              "INSERT INTO gone (id, record) VALUES ('kept', '{}'), ('gone', NULL)"));
+  ASSERT_TRUE(history->RemoveStrays());
+  for (const char* id : {"lives", "kept"}) EXPECT_EQ(Kinds(id), "x ") << id;
+  for (const char* id : {"gone", "never"}) EXPECT_EQ(Kinds(id), "") << id;
 }
 
 TEST_F(HistoryTest, ATenantFollowsItsOwnEventsByNumbersOfItsOwn) {
   history->Add(Of("a", "red"), {1, "Running", "", ""});
-  for (size_t i = 0; i < History::kRecent; ++i) history->Tell(Of("b", "blue"), {2, "x", "", ""});
+  for (size_t i = 0; i < History::kRecent; ++i) history->Add(Of("b", "blue"), {2, "x", "", ""});
   history->Add(Of("c"), {3, "Running", "", ""});
   history->Add(Of("a", "red"), {4, "Failed", "", ""});
   const EventFeed& red = history->FeedOf(tenants::Caller{.tenant = "red"});

@@ -95,21 +95,18 @@ TEST_F(LogStoreTest, FollowsNoLink) {
   EXPECT_TRUE(std::filesystem::is_empty(directory + "/elsewhere"));
 }
 
-TEST_F(LogStoreTest, KeepsUnderAnotherName) {
+TEST_F(LogStoreTest, ListsAndMeasuresItsLogs) {
   ASSERT_TRUE(store->Append(kId, Frame(5)));
-  const auto name = store->MarkRemoved(kId, kId, 1234);
-  ASSERT_TRUE(name);
-  EXPECT_EQ(*name, std::string(kId) + ".removed-1234");
-  EXPECT_TRUE(store->OpenFiles(kId).empty());
-  EXPECT_EQ(store->OpenFiles(*name).size(), 1U);
+  EXPECT_EQ(store->SizeOf(kId), std::filesystem::file_size(Path(kId) + "/log"));
+  EXPECT_EQ(store->SizeOf("11111111-4f89-41d3-9a0c-0305e82c3301"), 0U);
   std::ofstream(Path("litter")) << "x";
+  // The name that an older release gave to the log of a removed sandbox.
+  std::filesystem::create_directory(Path(std::string(kId) + ".removed-5"));
   const auto found = store->List();
   ASSERT_TRUE(found);
-  ASSERT_EQ(found->size(), 1U);
-  EXPECT_EQ(found->front().id, kId);
-  EXPECT_EQ(found->front().removed_ms, 1234);
+  EXPECT_EQ(*found, std::vector<std::string>{kId});
   EXPECT_FALSE(std::filesystem::exists(Path("litter")));
-  ASSERT_TRUE(store->Remove(*name));
+  ASSERT_TRUE(store->Remove(kId));
   EXPECT_TRUE(store->List()->empty());
 }
 

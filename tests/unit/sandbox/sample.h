@@ -20,11 +20,17 @@ template <MaybeConst<Sandbox> S, typename F>
 void EachMember(S& s, F each) {
   auto& [id, host_id, stocked, tenant, created, spec, devices, device_env, digest, config, layers,
          fork, token, secure, authority, metadata, expires, state, reason, message, transition,
-         slot, reclaimed] = s;
+         slot, reclaimed, denials, ended] = s;
   [&](auto&... all) { (each(all), ...); }(id, host_id, stocked, tenant, created, spec, devices,
                                           device_env, digest, config, layers, fork, token, secure,
                                           authority, metadata, expires, state, reason, message,
-                                          transition, slot, reclaimed);
+                                          transition, slot, reclaimed, denials);
+}
+template <MaybeConst<netpolicy::Denial> S, typename F>
+void EachMember(S& s, F each) {
+  auto& [time, hostname, address, port, protocol, reason, count, by_rules] = s;
+  [&](auto&... all) { (each(all), ...); }(time, hostname, address, port, protocol, reason, count,
+                                          by_rules);
 }
 template <MaybeConst<Spec> S, typename F>
 void EachMember(S& s, F each) {
@@ -83,6 +89,7 @@ void EachMember(S& s, F each) {
 // Gives each field a value that no other field has.
 struct Fill {
   void Set(std::string& text) { text = "\"'\\ \xc3\xa9" + std::to_string(++last); }
+  void Set(uint16_t& number) { number = static_cast<uint16_t>(++last); }
   void Set(uint32_t& number) { number = ++last; }
   void Set(uint64_t& number) { number = (uint64_t{1} << 40) + ++last; }
   void Set(int64_t& number) { number = 1'700'000'000'000 + ++last; }
@@ -134,7 +141,8 @@ std::vector<std::string> TextsOf(const T& value) {
   } else if constexpr (requires { value.has_value(); }) {
     return {value ? testing::PrintToString(TextsOf(*value)) : "none"};
   } else if constexpr (std::is_same_v<T, std::vector<wire::Volume>> ||
-                       std::is_same_v<T, std::vector<wire::Hook>>) {
+                       std::is_same_v<T, std::vector<wire::Hook>> ||
+                       std::is_same_v<T, std::vector<netpolicy::Denial>>) {
     std::string all;
     for (const auto& item : value) all += testing::PrintToString(TextsOf(item));
     return {all};

@@ -10,7 +10,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "runtime/sandbox/store/gone_ids.h"
+#include "runtime/sandbox/store/gone_store.h"
 #include "runtime/sandbox/store/store.h"
 #include "tests/unit/sandbox/fakes.h"
 #include "tests/unit/sandbox/sample.h"
@@ -141,7 +141,7 @@ class SchemaTest : public testing::Test {
     auto history = History::Open((*store)->db(), loop);
     ASSERT_TRUE(history);
     ExpectAll((*history)->Find(stored::Full().id), stored::Events());
-    auto gone = GoneIds::Open((*store)->db());
+    auto gone = GoneStore::Open((*store)->db());
     ASSERT_TRUE(gone);
     for (const std::string& id : stored::Gone()) EXPECT_EQ(*(*gone)->OwnerOf(id), "") << id;
     // A migration removes no sandbox.
@@ -162,6 +162,12 @@ TEST_F(SchemaTest, AStoreFromBeforeThereWereOwnersIsTheHosts) {
   Have(3);
   ExpectAllRecords();
   EXPECT_EQ(Ask("SELECT count(*) FROM sandboxes WHERE tenant = ''"), "11");
+}
+
+TEST_F(SchemaTest, AStoreFromBeforeThereWasAHistoryHasAnEmptyOne) {
+  Have(4);
+  ExpectAllRecords();
+  EXPECT_EQ(Ask("SELECT count(*) FROM gone WHERE record IS NOT NULL"), "0");
 }
 
 TEST_F(SchemaTest, WhatTheLastReleaseHadNoUseForIsThereNow) {

@@ -39,6 +39,7 @@ egress_ceiling = ["*.example.org"]
 object_stores = ["store"]
 host_paths = ["/srv/red"]
 policy_locked = true
+history = { keep = "30d", max_bytes = "64Mi" }
 self_service = true
 labels = { cost_center = "4711" }
 
@@ -64,10 +65,13 @@ name = "blue"
   EXPECT_EQ(red.object_stores, std::vector<std::string>{"store"});
   EXPECT_EQ(red.host_paths, std::vector<std::string>{"/srv/red"});
   EXPECT_TRUE(red.policy_locked);
+  EXPECT_EQ(red.history.keep_seconds, 30 * 86400);
+  EXPECT_EQ(red.history.max_bytes, 64U << 20);
   EXPECT_TRUE(red.self_service);
   EXPECT_EQ(red.labels.at("cost_center"), "4711");
   EXPECT_EQ(file->tenants[1].name_space, "blue");
   EXPECT_FALSE(file->tenants[1].policy_locked);
+  EXPECT_EQ(file->tenants[1].history, HistoryLimits());
   // Keys as text are warned of, without the key.
   ASSERT_EQ(file->warnings.size(), 1U);
   EXPECT_EQ(file->warnings[0].find("secret"), std::string::npos);
@@ -143,6 +147,9 @@ TEST(TenantsFile, ErrorsNameLineAndKey) {
             "line 3: tenants.host_paths '/srv/../etc': use"},
            {red + "host_paths = [\"/\"]\n", "tenants.host_paths '/': use an absolute path"},
            {red + "host_paths = [\"/srv/\"]\n", "tenants.host_paths '/srv/': use an absolute path"},
+           {red + "history = 7\n", "tenants.history must be a table"},
+           {red + "history = { keep = \"long\" }\n", "tenants.history.keep 'long': use a duration"},
+           {red + "history = { days = 7 }\n", "tenants.history.days is not known here"},
            {red + "policy_locked = 1\n", "tenants.policy_locked must be true or false"},
            {red + "api_keys = [\"\"]\n", "line 3: tenants.api_keys has a key that is blank"},
            {red + "api_keys = [\"a b\"]\n", "tenants.api_keys has a key that is blank"},
