@@ -31,6 +31,7 @@ SandboxEntry EntryOf(const json& item) {
   if (entry.isolation.empty()) entry.isolation = "namespace";
   entry.created = TimeOf(item, "createdAt");
   entry.expires = item.contains("expiresAt") ? TimeOf(item, "expiresAt") : "never";
+  entry.gone = TimeOf(item, "goneAt");
   const json labels = item.value("metadata", json::object());
   for (const auto& [key, value] : labels.items()) entry.labels[key] = TextOf(labels, key.c_str());
   entry.name = entry.labels["name"];
@@ -74,6 +75,18 @@ Result<std::vector<SandboxEntry>> FetchSandboxes(Api& api, const std::string& qu
   return all;
 }
 
+Result<std::vector<SandboxEntry>> FetchGone(Api& api) {
+  std::vector<SandboxEntry> all;
+  std::string cursor;
+  do {
+    ATOLL_ASSIGN(const json page,
+                 Fetch(api, "/history?limit=200" + (cursor.empty() ? "" : "&cursor=" + cursor)));
+    for (const json& item : page.value("items", json::array())) all.push_back(EntryOf(item));
+    cursor = PercentEncode(TextOf(page, "next"));
+  } while (!cursor.empty());
+  return all;
+}
+
 Result<std::string> ResolveId(Api& api, const std::string& given) {
   if (ValidSandboxId(given)) return given;
   ATOLL_ASSIGN(const auto all, FetchSandboxes(api, ""));
@@ -95,6 +108,26 @@ Result<std::string> ResolveId(Api& api, const std::string& given) {
   const std::string nearest = OfferNearest(given, known);
   return Fail(Code::kNotFound, "there is no sandbox '" + given + "'" +
                                    (nearest.empty() ? "; see: atoll ps -a" : nearest));
+}
+
+Result<std::string> ResolveIdOrGone(Api& api, const std::string& given) {
+  auto id = ResolveId(api, given);
+  if (id || id.error().code() != Code::kNotFound) return id;
+  // The first error tells more than one about the history, which not every caller may read.
+  const auto gone = FetchGone(api);
+  if (!gone) return id;
+  const SandboxEntry* found = nullptr;
+  for (const SandboxEntry& sandbox : *gone) {
+    if (sandbox.name == given) return sandbox.id;
+    if (given.empty() || !sandbox.id.starts_with(given)) continue;
+    if (found != nullptr) {
+      return Fail(Code::kInvalidArgument, "'" + given + "' could be " + found->id + " or " +
+                                              sandbox.id + "; give more of the id");
+    }
+    found = &sandbox;
+  }
+  if (found != nullptr) return found->id;
+  return id;
 }
 
 Status ForEachSandbox(const Settings& settings, Api& api, const std::vector<std::string>& given,

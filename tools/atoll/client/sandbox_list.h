@@ -21,6 +21,7 @@ struct SandboxEntry {
   std::string id, name, image, state, created, expires, command;
   std::string isolation;
   std::string exit;  // exit code; empty: not ended
+  std::string gone;  // when it went; empty: it is there
   std::map<std::string, std::string> labels;
   std::string json;  // the server's JSON, unchanged
 
@@ -36,9 +37,16 @@ bool StatusMatches(const std::string& state, const std::string& asked);
 // Fetches all pages. `query` is "" or begins with "&".
 Result<std::vector<SandboxEntry>> FetchSandboxes(Api& api, const std::string& query);
 
+// Fetches the sandboxes that are gone from the history, latest first.
+Result<std::vector<SandboxEntry>> FetchGone(Api& api);
+
 // Resolves an id, an unambiguous start of one, or a name. A name means the only sandbox of that
 // name that has not ended, else the newest that has.
 Result<std::string> ResolveId(Api& api, const std::string& given);
+
+// Like ResolveId, and finds a sandbox that is gone if there is no other: the latest of that name.
+// The sandbox of an id may be there, or gone, or unknown.
+Result<std::string> ResolveIdOrGone(Api& api, const std::string& given);
 
 // Calls `act` for each sandbox. A failure is reported and does not stop the others. Returns the
 // last error.

@@ -10,6 +10,7 @@
 #include "tools/atoll/client/guard.h"
 #include "tools/atoll/client/interrupt.h"
 #include "tools/atoll/client/json_text.h"
+#include "tools/atoll/client/report.h"
 #include "tools/atoll/client/sandbox_list.h"
 #include "tools/atoll/verbs/verbs.h"
 #include "tools/atoll/words/text.h"
@@ -30,6 +31,18 @@ struct EventOptions {
 class EventPrinter {
  public:
   EventPrinter(const Settings& settings, Api& api) : json_(settings.json), api_(api) {}
+
+  // Prints the past events of a sandbox, or those that the history has of it. kNotFound: neither.
+  Status LookAnywhere(const std::string& id) {
+    Status looked = Look(id);
+    if (looked || looked.error().code() != Code::kNotFound) return looked;
+    const auto past = Fetch(api_, "/history/" + PercentEncode(id));
+    if (!past) return looked;
+    for (const json& line : past->value("events", json::array())) {
+      if (line.is_string()) Print(id, Printable(line.get<std::string>()));
+    }
+    return {};
+  }
 
   // Prints the past events of a sandbox. kNotFound: it does not exist, or no longer.
   Status Look(const std::string& id) {
@@ -130,8 +143,15 @@ Result<int> Events(const Settings& settings, const EventOptions& options) {
     if (ids.empty()) {
       ATOLL_ASSIGN(ids, AllIds(api));
     }
-    ATOLL_TRY(ForEachSandbox(settings, api, ids,
-                             [&](const std::string& id) { return printer.Look(id); }));
+    Status last;
+    for (const std::string& given : ids) {
+      const auto id = ResolveIdOrGone(api, given);
+      Status done = id ? printer.LookAnywhere(*id) : Status(Fail(id.error()));
+      if (done) continue;
+      if (!last) Report(settings, last.error());
+      last = std::move(done);
+    }
+    ATOLL_TRY(std::move(last));
     return 0;
   }
   Words named;

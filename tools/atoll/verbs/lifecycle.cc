@@ -21,9 +21,14 @@ std::string PathOf(const std::string& id) {
   return "/sandboxes/" + PercentEncode(id);
 }
 
-// Returns all that the server knows: the sandbox, its details, its network and its disk use.
+// Returns all that the server knows: the sandbox, its details, its network and its disk use; or
+// what the history has of it.
 Result<json> Everything(Api& api, const std::string& id) {
-  ATOLL_ASSIGN(json sandbox, Fetch(api, PathOf(id)));
+  auto found = Fetch(api, PathOf(id));
+  if (!found && found.error().code() == Code::kNotFound) {
+    if (auto past = Fetch(api, "/history/" + PercentEncode(id))) return past;
+  }
+  ATOLL_ASSIGN(json sandbox, std::move(found));
   ATOLL_ASSIGN(const json details, Fetch(api, PathOf(id) + "/diagnostics/inspect?format=json"));
   sandbox.update(details);
   // An ended sandbox has no network and no files.
@@ -44,6 +49,9 @@ Status Inspect(const Settings& settings, const Words& ids) {
     // The name may be that of an image, as in docker.
     if (!id && id.error().code() == Code::kNotFound) {
       if (auto image = FindImage(api, given)) one = *std::move(image);
+    }
+    if (!one && !id && id.error().code() == Code::kNotFound) {
+      if (const auto gone = ResolveIdOrGone(api, given)) one = Everything(api, *gone);
     }
     if (one) {
       all.push_back(*std::move(one));

@@ -5,13 +5,13 @@
 #include <cstdio>
 #include <memory>
 
+#include "runtime/base/duration.h"
 #include "runtime/base/sys.h"
 #include "tools/atoll/client/api.h"
 #include "tools/atoll/client/ending.h"
 #include "tools/atoll/client/interrupt.h"
 #include "tools/atoll/client/sandbox_list.h"
 #include "tools/atoll/verbs/verbs.h"
-#include "runtime/base/duration.h"
 
 namespace atl::cli {
 namespace {
@@ -51,12 +51,15 @@ class Lines {
   bool ended_ = true;
 };
 
-// Prints the log, with `follow` in the query until it ends. Returns 128 + signal if a signal ended
-// it, else 0.
-Result<int> PrintLog(Api& api, const std::string& id, const std::string& query, bool timestamps,
-                     int cancel_fd) {
+std::string LogOf(const std::string& id) {
+  return "/sandboxes/" + PercentEncode(id) + "/diagnostics/logs?";
+}
+
+// Prints the log that a route has, with `follow` in its query until it ends. Returns 128 + signal
+// if a signal ended it, else 0.
+Result<int> PrintLog(Api& api, const std::string& route, bool timestamps, int cancel_fd) {
   http::Client::Call call;
-  call.target = "/sandboxes/" + PercentEncode(id) + "/diagnostics/logs?" + query;
+  call.target = route;
   call.cancel_fd = cancel_fd;
   Status written;
   Lines lines(timestamps);
@@ -75,7 +78,7 @@ Result<int> PrintLog(Api& api, const std::string& id, const std::string& query, 
 Result<int> Logs(const Settings& settings, const LogOptions& options) {
   ATOLL_ASSIGN(const int cancel_fd, CatchInterrupts());
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
-  ATOLL_ASSIGN(const std::string id, ResolveId(api, options.id));
+  ATOLL_ASSIGN(const std::string id, ResolveIdOrGone(api, options.id));
   if (options.tail != "all") {
     const auto lines = kTail.Read(options.tail);
     if (!lines) return Fail(Error(lines.error()).Wrap("--tail"));
@@ -88,8 +91,12 @@ Result<int> Logs(const Settings& settings, const LogOptions& options) {
     }
     query += "&since=" + std::to_string(*seconds) + "s";
   }
-  if (options.follow) query += "&follow=true";
-  return PrintLog(api, id, query, options.timestamps, cancel_fd);
+  const std::string follow = options.follow ? "&follow=true" : "";
+  auto printed = PrintLog(api, LogOf(id) + query + follow, options.timestamps, cancel_fd);
+  if (printed || printed.error().code() != Code::kNotFound) return printed;
+  const auto past = PrintLog(api, "/history/" + PercentEncode(id) + "/logs?" + query,
+                             options.timestamps, cancel_fd);
+  return past ? past : printed;
 }
 
 // Prints the output from now on, and then how the sandbox ended.
@@ -97,7 +104,7 @@ Result<int> Attach(const Settings& settings, const std::string& given) {
   ATOLL_ASSIGN(const int cancel_fd, CatchInterrupts());
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
   ATOLL_ASSIGN(const std::string id, ResolveId(api, given));
-  ATOLL_ASSIGN(const int left, PrintLog(api, id, "since=1s&follow=true", false, cancel_fd));
+  ATOLL_ASSIGN(const int left, PrintLog(api, LogOf(id) + "since=1s&follow=true", false, cancel_fd));
   if (left != 0) return left;
   ATOLL_ASSIGN(const auto exit, EndOfSeen(api, id));
   return exit ? Tell(api, settings, id, *exit) : 0;
@@ -114,7 +121,9 @@ void AddLogVerbs(Verb& root, const Settings& settings) {
                     "Only the last lines, up to 10000; all: as many as there are", &log->tail})
       .Takes(Option{"--since", "DURATION", "Only what is no older: 90s, 10m, 2h, 1d", &log->since})
       .Takes(Option{"-t,--timestamps", "", "With the time of each line", &log->timestamps})
-      .Says("Examples:\n  atoll logs -f web\n  atoll logs --since 10m -n 100 -t web")
+      .Says(
+          "A sandbox that is gone has its log in the history.\n\n"
+          "Examples:\n  atoll logs -f web\n  atoll logs --since 10m -n 100 -t web")
       .Does([log, &settings] { return Logs(settings, *log); });
 
   const auto id = std::make_shared<std::string>();

@@ -18,7 +18,7 @@ namespace {
 struct SandboxFilter {
   Words states, filters;
   ListStyle style;
-  bool all = false, whole = false, size = false;
+  bool all = false, gone = false, whole = false, size = false;
 };
 
 // Parses KEY=VALUE of --filter.
@@ -43,7 +43,7 @@ Result<std::function<bool(const SandboxEntry&)>> FilterOf(const std::string& giv
 
 Status ListSandboxes(const Settings& settings, const SandboxFilter& options) {
   std::vector<std::function<bool(const SandboxEntry&)>> filters;
-  bool all = options.all || !options.states.empty();
+  bool all = options.all || options.gone || !options.states.empty();
   for (const std::string& given : options.filters) {
     ATOLL_ASSIGN(filters.emplace_back(), FilterOf(given));
     // A filter by status includes ended sandboxes.
@@ -53,6 +53,16 @@ Status ListSandboxes(const Settings& settings, const SandboxFilter& options) {
   for (const std::string& state : options.states) query += "&state=" + PercentEncode(state);
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
   ATOLL_ASSIGN(auto list, FetchSandboxes(api, query));
+  if (options.gone) {
+    ATOLL_ASSIGN(auto gone, FetchGone(api));
+    for (SandboxEntry& sandbox : gone) {
+      const auto fits = [&](const std::string& state) {
+        return StatusMatches(sandbox.state, state);
+      };
+      if (options.states.empty() || std::any_of(options.states.begin(), options.states.end(), fits))
+        list.push_back(std::move(sandbox));
+    }
+  }
   std::erase_if(list, [&](const SandboxEntry& sandbox) {
     if (!all && sandbox.HasEnded()) return true;
     for (const auto& keeps : filters) {
@@ -76,6 +86,7 @@ Status ListSandboxes(const Settings& settings, const SandboxFilter& options) {
   (mixed ? shown : others).insert(mixed ? shown.end() : others.begin(), "Isolation");
   // A list with ended sandboxes also shows their exit codes.
   (all ? shown : others).insert(all ? shown.begin() + 4 : others.begin(), "Exit");
+  (options.gone ? shown : others).insert(options.gone ? shown.end() : others.begin(), "Gone");
   (options.size ? shown : others).insert(options.size ? shown.end() : others.begin(), "Size");
   std::vector<std::string> fields = shown;
   fields.insert(fields.end(), others.begin(), others.end());
@@ -85,18 +96,14 @@ Status ListSandboxes(const Settings& settings, const SandboxFilter& options) {
       std::move(others));
   for (const SandboxEntry& s : list) {
     Result<DiskUse> use = DiskUse();
-    if (sized) use = MeasureDisk(api, "/sandboxes/" + PercentEncode(s.id));
-    const std::map<std::string, std::string> values = {{"ID", s.id},
-                                                       {"Name", s.name},
-                                                       {"Image", s.image},
-                                                       {"State", s.state},
-                                                       {"Exit", s.exit},
-                                                       {"Created", s.created},
-                                                       {"Expires", s.expires},
-                                                       {"Isolation", s.isolation},
-                                                       {"Size", sized && use ? use->Text() : ""},
-                                                       {"Command", s.command},
-                                                       {"Labels", s.LabelText()}};
+    if (sized && s.gone.empty()) use = MeasureDisk(api, "/sandboxes/" + PercentEncode(s.id));
+    const std::map<std::string, std::string> values = {
+        {"ID", s.id},           {"Name", s.name},
+        {"Image", s.image},     {"State", s.state},
+        {"Exit", s.exit},       {"Created", s.created},
+        {"Expires", s.expires}, {"Isolation", s.isolation},
+        {"Gone", s.gone},       {"Size", sized && use ? use->Text() : ""},
+        {"Command", s.command}, {"Labels", s.LabelText()}};
     std::vector<std::string> cells;
     for (const std::string& field : fields) cells.push_back(values.at(field));
     columns.Add(std::move(cells));
@@ -138,6 +145,7 @@ void AddSandboxVerbs(Verb& root, const Settings& settings) {
   const auto list = std::make_shared<SandboxFilter>();
   Verb& ps = root.Add("ps,ls", "List sandboxes");
   ps.Takes(Option{"-a,--all", "", "Those that have ended, too", &list->all});
+  ps.Takes(Option{"--gone", "", "Those that are gone, too, from the history", &list->gone});
   TakesListStyle(ps, &list->style, "Only ids", "{{.ID}} {{.Name}}");
   ps.Takes(Option{"-f,--filter", "KEY=VALUE",
                   "Only those with this name, id, image, status or label", &list->filters});
@@ -146,10 +154,11 @@ void AddSandboxVerbs(Verb& root, const Settings& settings) {
       Option{"-s,--size", "", "What each has written to disk, too, measured now", &list->size});
   ps.Takes(Option{"--no-trunc", "", "As always: nothing is cut", &list->whole});
   ps.Says(
-      "Fields of --format: ID, Name, Image, State, Exit, Created, Expires, Isolation, Size, "
-      "Command, Labels.\n\n"
+      "Fields of --format: ID, Name, Image, State, Exit, Created, Expires, Isolation, Gone, "
+      "Size, Command, Labels.\n\n"
       "Examples:\n"
       "  atoll ps -a --filter status=exited\n"
+      "  atoll ps -a --gone --filter label=job=7\n"
       "  atoll rm $(atoll ps -q --filter label=job=7)\n"
       "  atoll ps --format '{{.Name}}: {{.State}}'");
   ps.Does([list, &settings] { return ListSandboxes(settings, *list); });
@@ -169,7 +178,7 @@ void AddSandboxVerbs(Verb& root, const Settings& settings) {
   const auto force = std::make_shared<bool>(false);
   Verb& prune = root.Add("prune", "Delete the sandboxes that have ended");
   prune.Takes(Option{"-f,--force", "", "As always: nothing is asked", force.get()});
-  prune.Says("Examples:\n  atoll prune        # their logs and exit codes go with them");
+  prune.Says("Examples:\n  atoll prune        # their logs and exit codes go to the history");
   prune.Does([force, &settings] { return Prune(settings); });
 }
 
