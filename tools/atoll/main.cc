@@ -83,6 +83,7 @@ void AddVerbs(Verb& root, const Settings& settings) {
   AddNetVerb(root, settings);
   AddDaemonVerbs(root, settings);
   AddAuditVerbs(root, settings);
+  AddLoginVerbs(root, settings);
   AddTenantVerbs(root, settings);
   AddHelpVerbs(root, settings);
   root.Says(

@@ -86,7 +86,9 @@ Result<http::Response> Api::CheckStatus(Result<http::Response> response) const {
   }
   if (response->status / 100 == 2) return response;
   std::string text = ErrorText(response->status, response->body);
-  if (response->status == 401) text += "; give the key with ATOLL_API_KEY or --api-key-file";
+  if (response->status == 401) {
+    text += "; give the key with ATOLL_API_KEY or --api-key-file, or run 'atoll login'";
+  }
   const Code code = CodeOf(response->status, text);
   return Fail(code, std::move(text));
 }

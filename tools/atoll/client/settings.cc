@@ -8,6 +8,7 @@
 #include "runtime/base/json_text.h"
 #include "runtime/base/plain_file.h"
 #include "runtime/base/sys.h"
+#include "tools/atoll/client/login.h"
 
 namespace atl::cli {
 namespace {
@@ -73,7 +74,21 @@ Result<Server> FindServer(const Settings& settings) {
                  KeyOf(settings.api_key_file,
                        sys::ReadFileAt(AT_FDCWD, settings.api_key_file, kMaxSmallFile)));
   }
+  // Nobody signs in at a socket: the daemon knows who is there.
+  if (server.api_key.empty() && !server.url.starts_with("unix:")) {
+    ATOLL_ASSIGN(const auto login, FreshLogin(server.url));
+    if (login) server.api_key = login->token;
+  }
   return server;
+}
+
+Result<std::string> FindServerUrl(const Settings& settings) {
+  if (!settings.server.empty()) return settings.server;
+  // A key of the user's own keeps the local daemon's out of it.
+  Settings with_key = settings;
+  with_key.api_key = "none";
+  ATOLL_ASSIGN(Server server, FindLocalDaemon(with_key));
+  return std::move(server.url);
 }
 
 }  // namespace atl::cli

@@ -26,7 +26,10 @@ struct Server {
 
 // Returns the server of the settings, else the local daemon. The local daemon publishes its address
 // and the name of its key file in <run_dir>/daemon.json. The local key is never sent to a server
-// that was named explicitly.
+// that was named explicitly. Without a key, the server gets the token of the user's sign-in there
+// (login.h), which is renewed if need be.
 Result<Server> FindServer(const Settings& settings);
+// Returns the address of the same server, without a look at keys and sign-ins.
+Result<std::string> FindServerUrl(const Settings& settings);
 
 }  // namespace atl::cli

@@ -1,4 +1,4 @@
-// atoll whoami, atoll tenant ls|show|check, atoll key add|ls|rm|rotate
+// atoll tenant ls|show|check, atoll key add|ls|rm|rotate
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -20,25 +20,6 @@ using nlohmann::json;
 
 constexpr size_t kMaxTenantsFile = 1 << 20;
 constexpr char kForever[] = "never";
-
-Status WhoAmI(const Settings& settings) {
-  ATOLL_ASSIGN(Api api, Api::Connect(settings));
-  ATOLL_ASSIGN(const json who, Fetch(api, "/whoami"));
-  if (settings.json) {
-    std::puts(JsonText(who).c_str());
-    return {};
-  }
-  const std::string tenant = TextOf(who, "tenant");
-  std::printf("%s of %s (%s)\n", Printable(TextOf(who, "role")).c_str(),
-              tenant.empty() ? "the host" : Printable(tenant).c_str(),
-              Printable(TextOf(who, "key")).c_str());
-  for (const char* name : {"routes", "images", "max"}) {
-    if (who.contains(name)) {
-      std::printf("only %s: %s\n", name, Printable(JsonText(who[name])).c_str());
-    }
-  }
-  return {};
-}
 
 // Returns "sandboxes=50 memory=32Gi".
 std::string LimitsOf(const json& tenant) {
@@ -203,10 +184,6 @@ void AddTenantVerbs(Verb& root, const Settings& settings) {
     Words names;
   };
   const auto options = std::make_shared<Options>();
-  root.Add("whoami", "Your tenant, your role and your key")
-      .Says("Root reaches the local daemon without a key if the daemon has tenants.")
-      .Does([&settings] { return WhoAmI(settings); });
-
   Verb& tenants = root.Add("tenant", "Teams that share the host");
   TakesListStyle(tenants.Add("ls,list", "List the tenants that you may see"), &options->style,
                  "Only names", "{{.Name}} {{.Limits}}")

@@ -27,7 +27,8 @@ void AddTemplateVerbs(Verb& root, const Settings& settings);
 void AddVolumeVerbs(Verb& root, const Settings& settings);
 void AddDaemonVerbs(Verb& root, const Settings& settings);
 void AddAuditVerbs(Verb& root, const Settings& settings);
-void AddTenantVerbs(Verb& root, const Settings& settings);  // whoami, tenant, key
+void AddLoginVerbs(Verb& root, const Settings& settings);   // login, logout, whoami
+void AddTenantVerbs(Verb& root, const Settings& settings);  // tenant, key
 void AddHelpVerbs(Verb& root, const Settings& settings);    // help, completion, complete, man
 
 }  // namespace atl::cli
