@@ -266,7 +266,7 @@ Status Daemon::Open() {
       [this] { Quit(); });
   ATOLL_TRY(ExportMetrics());
   concurrency_ = std::make_unique<api::Concurrency>(
-      config_.limit_concurrency,
+      LimitInFlight(),
       [this](std::shared_ptr<http::Exchange> exchange) { api_->Handle(std::move(exchange)); });
   http::ServerConfig server;
   server.host = config_.host;
@@ -387,7 +387,7 @@ void Daemon::CollectOwn(MetricSet* metrics) const {
   metrics
       ->Counter("atoll_http_refused_total",
                 "Requests refused because server.limit_concurrency was reached.")
-      .Add(concurrency_->refused());
+      .Add(concurrency_->refused() + api_->refused());
 }
 
 void Daemon::UseCertificate(const std::shared_ptr<const http::TlsContext>& tls) {
@@ -435,11 +435,18 @@ std::vector<std::string> Daemon::PrivateDirectories() const {
   return {config_.run_dir, config_.data_dir, "/sys/fs/cgroup", "/proc/self"};
 }
 
+size_t Daemon::LimitInFlight() const {
+  // The shares of tenants keep the limit itself.
+  const size_t limit = config_.limit_concurrency;
+  return tenants_.enabled() ? limit * api::kOverShares : limit;
+}
+
 api::ApiConfig Daemon::MakeApiConfig() const {
   api::ApiConfig api;
   api.private_directories = PrivateDirectories();
   api.tell_isolation = !config_.isolation.empty();
   api.api_key = opened_.api_key;
+  api.limit_concurrency = config_.limit_concurrency;
   api.ingress.egress_secret = opened_.route_secret;
   api.ingress.former_api_key = opened_.former_api_key;
   api.ingress.short_signatures = config_.short_signatures;
@@ -564,7 +571,8 @@ void Daemon::Apply(const Config& config) {
   SetLogLevel(config_.log_level);
   SetLogFormat(config_.log_format);
   sandboxes_->check.SetDefaultLimits(config_.limits);
-  concurrency_->SetLimit(config_.limit_concurrency);
+  concurrency_->SetLimit(LimitInFlight());
+  api_->SetLimit(config_.limit_concurrency);
 }
 
 // Ends what was authorised by the old key.

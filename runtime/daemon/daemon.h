@@ -77,6 +77,8 @@ class Daemon {
   void TakeBackNetwork();
   std::vector<std::string> PrivateDirectories() const;
   api::ApiConfig MakeApiConfig() const;
+  // Returns the limit of requests in flight of all clients; 0: none.
+  size_t LimitInFlight() const;
   // Lets root in without a key, if the daemon has tenants.
   Status ServeAdmin();
   // Start the server of metrics.listen, and the export to OpenTelemetry's collector, if configured.

@@ -19,8 +19,8 @@ constexpr QuotaField kFields[] = {
     {"volumes", Kind::kCount, &Quota::volumes, nullptr, false},
     {"snapshots", Kind::kCount, &Quota::snapshots, nullptr, false},
     {"pools", Kind::kCount, &Quota::pools, nullptr, false},
-    {"creates_per_second", Kind::kRate, nullptr, &Quota::creates_per_second, false},
-    {"requests_per_second", Kind::kRate, nullptr, &Quota::requests_per_second, false},
+    {"creates_per_second", Kind::kRate, nullptr, &Quota::creates_per_second},
+    {"requests_per_second", Kind::kRate, nullptr, &Quota::requests_per_second},
     {"timeout_seconds", Kind::kCount, &Quota::timeout_seconds},
 };
 

@@ -48,6 +48,9 @@ class Call {
   // Returns false on an open route if the request has no right key.
   bool has_caller() const { return caller_.has_value(); }
 
+  // Keeps the place until the last copy of this call is gone.
+  void Hold(std::shared_ptr<const void> place) { place_ = std::move(place); }
+
   // Allows web pages of any origin to read the answer (CORS). Safe only on our own routes: they
   // require a key or a token, which no browser adds by itself.
   void AllowOrigin();
@@ -87,6 +90,7 @@ class Call {
   std::shared_ptr<http::Exchange> exchange_;
   Answering answering_;
   std::optional<tenants::Caller> caller_;
+  std::shared_ptr<const void> place_;
   std::shared_ptr<const Deed> deed_;  // null: the call is not logged
   // Declared after the exchange, because the line comes before the answer of an exchange that
   // nobody has answered.

@@ -380,6 +380,12 @@ void Enter(Call call, const Route& route, int port, const Entry& entry,
     }
     return call.Respond(std::move(upstream).error());
   }
+  // The owner's share, because a request without a key may reach the sandbox, too.
+  if (rules.shares != nullptr) {
+    auto place = rules.shares->Hold(entry.sandbox->tenant);
+    if (!place) return call.Respond(place.error());
+    call.Hold(*std::move(place));
+  }
   const std::string_view behind =
       port == kEgressPort ? std::string_view(upstream->target).substr(kEgressPrefix.size())
                           : std::string_view(upstream->target);

@@ -12,6 +12,7 @@
 
 #include "netpolicy/network.h"
 #include "runtime/api/gate/call.h"
+#include "runtime/api/gate/shares.h"
 #include "runtime/api/ingress/admin_entries.h"
 #include "runtime/api/ingress/ingress.h"
 #include "runtime/api/ingress/proxy_judge.h"
@@ -37,6 +38,7 @@ struct ProxyRules {
   const std::function<void(const Call&, std::function<void(Parsed<tenants::Identity>)>)>* identify =
       nullptr;
   std::shared_ptr<Auditor> auditor = nullptr;  // null: no audit log
+  Shares* shares = nullptr;                    // shares of the requests in flight; null: no tenants
   int64_t unix_ms = 0;
   std::string_view request_id = {};
   bool gone = false;                // a sandbox had this id and is gone

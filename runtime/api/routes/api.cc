@@ -30,6 +30,7 @@ Api::Api(ApiConfig config, const Parts& parts, std::function<void()> quit)
     : config_(std::move(config)),
       parts_(parts),
       quit_(std::move(quit)),
+      shares_(SystemClock(), parts.tenants, config_.limit_concurrency),
       authenticator_(config_.ingress.egress_secret, parts.directory, parts.auditor) {
   SetApiKey(config_.api_key);
   if (parts_.directory != nullptr) JudgeProxied();
@@ -101,6 +102,7 @@ void Api::Handle(std::shared_ptr<http::Exchange> exchange,
                   .known = &known,
                   .identify = &identify_,
                   .auditor = parts_.auditor,
+                  .shares = authenticator_.has_tenants() ? &shares_ : nullptr,
                   .base_path = config_.endpoint.base_path});
   }
   Route(std::move(call), known);
@@ -160,7 +162,11 @@ void Api::Enter(Call call, Router::Match match, const tenants::Identity& identit
     call.SetCaller({.tenant = identity.tenant,
                     .key_id = identity.key_id,
                     .role = identity.role,
+                    .narrowing = identity.narrowing,
                     .subject = identity.subject});
+    auto place = shares_.Enter(call.caller());
+    if (!place) return call.Respond(place.error());
+    call.Hold(*std::move(place));
     return Answer(std::move(call), std::move(match));
   }
   auto caller = Judge(*match.rights, identity);
@@ -177,6 +183,9 @@ void Api::Enter(Call call, Router::Match match, const tenants::Identity& identit
     return call.Respond(std::move(caller).error());
   }
   call.SetCaller(*caller);
+  auto place = shares_.Enter(*caller);
+  if (!place) return call.Respond(place.error());
+  call.Hold(*std::move(place));
   if (authenticator_.has_tenants()) call.exchange().SetAuthority(AuthorityOf(*caller));
   Answer(std::move(call), std::move(match));
 }

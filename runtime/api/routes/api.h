@@ -19,6 +19,7 @@
 #include "runtime/api/gate/error_map.h"
 #include "runtime/api/gate/measurements.h"
 #include "runtime/api/gate/router.h"
+#include "runtime/api/gate/shares.h"
 #include "runtime/api/ingress/admin_entries.h"
 #include "runtime/api/ingress/authenticator.h"
 #include "runtime/api/ingress/endpoint.h"
@@ -48,7 +49,8 @@ struct ApiConfig {
   IngressConfig ingress;
   std::vector<std::string> private_directories;  // no answer contains a path below these
   uint64_t max_image_bytes = images::kMaxArchiveBytes;
-  bool tell_isolation = false;  // /health names the tiers
+  bool tell_isolation = false;   // /health names the tiers
+  size_t limit_concurrency = 0;  // requests in flight of all tenants; 0: no limit
 };
 
 class Api {
@@ -87,6 +89,11 @@ class Api {
   // Returns true as long as what has authorised an exchange holds (http::Exchange::SetAuthority):
   // its key lives and has the same rights. Always true for an exchange without authority.
   bool Stands(const std::string& authority) const;
+
+  // Applies to later requests.
+  void SetLimit(size_t limit_concurrency) { shares_.SetLimit(limit_concurrency); }
+  // Returns the number of requests that found their tenant's share of limit_concurrency taken.
+  uint64_t refused() const { return shares_.refused(); }
 
   const Router& router() const { return router_; }
   void AddMetrics(MetricSet* metrics) const;
@@ -198,7 +205,7 @@ class Api {
   // Prepares what judges requests into sandboxes on a daemon with tenants.
   void JudgeProxied();
   void Route(Call call, const std::optional<tenants::Identity>& known);
-  // Judges the identity, then calls the handler.
+  // Judges the identity, takes a place for the caller, then calls the handler.
   void Enter(Call call, Router::Match match, const tenants::Identity& identity);
   void Answer(Call call, Router::Match match);
 
@@ -207,6 +214,7 @@ class Api {
   std::function<void()> quit_;
   Router router_;
   GuessLimit guesses_;
+  Shares shares_;
   Authenticator authenticator_;
   // The next four are empty without tenants.
   KeyLookup keys_;

@@ -117,6 +117,9 @@ void Api::CreateSandbox(const Call& call) {
     if (!key->empty()) request->wanted.fingerprint = HexEncode(Sha256(*body));
     request->wanted.request_id = call.request_id();
     if (call.audit()) call.audit()->AddFact("image", WithoutSecrets(request->wanted.spec.image));
+    if (auto counted = shares_.CountCreates(call.caller(), 1); !counted) {
+      return call.Respond(counted.error());
+    }
     parts_.sandboxes.orders.Create(
         call.caller(), request->wanted,
         [call, entrypoint = std::move(request->entrypoint)](
@@ -139,6 +142,9 @@ void Api::ForkSandbox(const Call& call) {
     if (!count) return call.Respond(count.error());
     const auto key = IdempotencyKeyOf(call.request());
     if (!key) return call.Respond(key.error());
+    if (auto counted = shares_.CountCreates(call.caller(), *count); !counted) {
+      return call.Respond(counted.error());
+    }
     sandbox::WantedFork wanted{*count, *key, "", call.request_id()};
     if (!key->empty()) wanted.fingerprint = HexEncode(Sha256("fork " + id + "\n" + *body));
     parts_.sandboxes.forks.Fork(

@@ -371,5 +371,84 @@ TEST_F(ApiTest, WithoutTenantsThereIsOneAdmin) {
   EXPECT_EQ(Status("POST", "/v1/keys", R"({"role": "admin"})"), 409);
 }
 
+class SharedApiTest : public TenantsApiTest {
+ protected:
+  void Limit(const std::string& of_red, size_t in_flight = 0) {
+    keys_of_tenants->Replace(*tenants::ParseTenants(
+        "[[tenants]]\nname = \"red\"\nmax = {" + of_red + "}\n[[tenants]]\nname = \"blue\"\n",
+        "t"));
+    api->SetLimit(in_flight);
+  }
+  std::shared_ptr<FakeExchange> AskBy(const std::string& key, const std::string& idempotency = "") {
+    const json body = {{"image", {{"uri", "busybox"}}},
+                       {"entrypoint", {"sleep"}},
+                       {"resourceLimits", json::object()}};
+    std::vector<http::Header> headers = {{kKeyHeader, key}};
+    if (!idempotency.empty()) headers.push_back({"Idempotency-Key", idempotency});
+    return Send("POST", "/v1/sandboxes", body.dump(), headers);
+  }
+  void ExpectTooMany(const FakeExchange& exchange) {
+    ASSERT_TRUE(exchange.response);
+    EXPECT_EQ(exchange.response->status, 429) << exchange.response->body;
+    EXPECT_EQ(json::parse(exchange.response->body).at("code"), "SANDBOX::TOO_MANY");
+    EXPECT_FALSE(exchange.response->headers.Get("Retry-After").empty());
+  }
+};
+
+TEST_F(SharedApiTest, CreatesAndForksHaveOneRate) {
+  Limit("creates_per_second = 0.001");
+  const std::string id = CreateBy(keys[Role::kDeveloper]);
+  ExpectTooMany(*AskBy(keys[Role::kDeveloper], "k"));
+  ExpectTooMany(*By(keys[Role::kDeveloper], "POST", "/v1/sandboxes/" + id + "/fork"));
+  EXPECT_EQ(sandboxes->registry.size(), 1U);
+  EXPECT_TRUE(spawner.builds.empty());
+  EXPECT_TRUE(spawner.copies.empty());
+  EXPECT_EQ(StatusBy(keys[Role::kDeveloper], "GET", "/v1/sandboxes"), 200);
+  EXPECT_FALSE(CreateBy(blue).empty());
+  // The refused request has not taken its key.
+  Limit("sandboxes = 9");
+  const auto made = AskBy(keys[Role::kDeveloper], "k");
+  spawner.AnswerBuild();
+  ASSERT_TRUE(made->response);
+  EXPECT_EQ(made->response->status, 202) << made->response->body;
+}
+
+TEST_F(SharedApiTest, RequestsHaveARate) {
+  Limit("requests_per_second = 0.001");
+  EXPECT_EQ(StatusBy(keys[Role::kViewer], "GET", "/v1/sandboxes"), 200);
+  ExpectTooMany(*By(keys[Role::kDeveloper], "GET", "/v1/sandboxes"));
+  ExpectTooMany(*By(keys[Role::kDeveloper], "GET", "/v1/no-such-route"));
+  ExpectTooMany(*AskBy(keys[Role::kDeveloper]));
+  EXPECT_TRUE(spawner.builds.empty());
+  EXPECT_EQ(StatusBy(blue, "GET", "/v1/sandboxes"), 200);
+  // An admin belongs to the host.
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(StatusBy(keys[Role::kAdmin], "GET", "/v1/sandboxes"), 200);
+}
+
+TEST_F(SharedApiTest, ARequestHoldsItsPlaceUntilItIsAnswered) {
+  const std::string of_red = CreateBy(keys[Role::kDeveloper]), of_blue = CreateBy(blue);
+  const auto into = [](const std::string& id) {
+    return "/v1/sandboxes/" + id + "/proxy/44772/ping";
+  };
+  Limit("sandboxes = 9", 1);
+  {
+    const auto in_flight = AskBy(keys[Role::kDeveloper]);
+    ASSERT_FALSE(in_flight->response);
+    const auto refused = By(keys[Role::kDeveloper], "GET", "/v1/sandboxes");
+    ASSERT_TRUE(refused->response);
+    EXPECT_EQ(refused->response->status, 503) << refused->response->body;
+    EXPECT_EQ(CodeOf(refused), "GENERAL::OVERLOADED");
+    EXPECT_FALSE(refused->response->headers.Get("Retry-After").empty());
+    EXPECT_EQ(StatusBy(keys[Role::kDeveloper], "GET", into(of_red)), 503);
+    // Another tenant has its share.
+    EXPECT_EQ(StatusBy(blue, "GET", "/v1/sandboxes"), 200);
+    EXPECT_TRUE(By(blue, "GET", into(of_blue))->upstream);
+    spawner.AnswerBuild();
+    ASSERT_TRUE(in_flight->response);
+  }
+  loop.Run();
+  EXPECT_EQ(StatusBy(keys[Role::kDeveloper], "GET", "/v1/sandboxes"), 200);
+}
+
 }  // namespace
 }  // namespace atl::api
