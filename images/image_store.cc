@@ -20,6 +20,7 @@
 #include "images/oci_layout.h"
 #include "images/verify.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/fair_places.h"
 #include "runtime/base/sys.h"
 
 namespace atl::images {
@@ -152,6 +153,7 @@ class Store : public ImageStore {
     std::string name;
     Accept accept;  // set for ImportLayers
     ImportDone done;
+    FairPlaces::Place place = {};
   };
   void Queue(Request request);
   void StartNext();
@@ -180,15 +182,21 @@ class Store : public ImageStore {
   std::map<std::string, Layer> layers_;               // key: blob digest
   std::set<wire::LayerId> leftovers_;                 // leftovers that could not be removed yet
   std::deque<Request> queue_;
+  FairPlaces queued_{kMaxQueued};
   // Keeps an image's layers from being removed while they are read, until the last copy of the
-  // result is gone. kUnavailable: too many are being read.
+  // result is gone. kUnavailable: too many are being read, or its tenant has its share.
   Result<std::shared_ptr<void>> Hold(const Image& image);
   std::multiset<wire::LayerId> held_;
-  size_t holds_ = 0;
+  FairPlaces readings_{kMaxReadings};
   // Counts an archive of `image` until the last copy of the result is gone. kUnavailable: too many
-  // archives have not been read by their clients yet.
+  // archives have not been read by their clients yet, or the image's tenant has its share.
   Result<std::shared_ptr<const void>> CountArchive(const Image& image);
-  std::vector<std::weak_ptr<const std::string>> archives_;  // the digests of their images
+  struct Archive {
+    std::string digest;  // the image's
+    FairPlaces::Place place;
+  };
+  std::vector<std::weak_ptr<const Archive>> archives_;
+  FairPlaces exported_{kMaxArchives};
   std::vector<std::function<void()>> prunes_;  // prunes that wait for the running import
   std::shared_ptr<images::Import> running_;
   // Callbacks of the runner may outlive this object.
@@ -234,15 +242,17 @@ void Store::Queue(Request request) {
     return PostFailure(std::move(request.done),
                        Error(Code::kInvalidArgument, "the archive is not a regular file"));
   }
-  if (queue_.size() == kMaxQueued) {
+  if (!queued_.HasRoomFor(request.tenant)) {
     return PostFailure(std::move(request.done),
                        Error(Code::kUnavailable,
-                             std::to_string(kMaxQueued) + " imports are waiting; try again later"));
+                             (request.tenant.empty() ? std::to_string(kMaxQueued) : "too many") +
+                                 " imports are waiting; try again later"));
   }
   // The archive was written through this descriptor. The unpacker gets a read-only one.
   auto readonly = sys::Open(sys::FdPath(request.archive.get()), O_RDONLY);
   if (!readonly) return PostFailure(std::move(request.done), std::move(readonly).error());
   request.archive = *std::move(readonly);
+  request.place = queued_.Take(request.tenant);
   queue_.push_back(std::move(request));
   StartNext();
 }
@@ -530,19 +540,20 @@ void Store::RemoveLeftover(wire::LayerId layer, std::function<void(bool gone)> t
 }
 
 Result<std::shared_ptr<void>> Store::Hold(const Image& image) {
-  if (holds_ == kMaxReadings) {
+  if (!readings_.HasRoomFor(image.tenant)) {
     return Fail(Code::kUnavailable,
-                std::to_string(kMaxReadings) + " images are already being read; try again later");
+                (image.tenant.empty() ? std::to_string(kMaxReadings) : "too many") +
+                    " images are already being read; try again later");
   }
-  ++holds_;
   held_.insert(image.layers.begin(), image.layers.end());
   // The pointer's value is not used, but must not be null.
-  return std::shared_ptr<void>(
-      this, [layers = image.layers, this, alive = std::weak_ptr<bool>(alive_)](void*) {
-        if (alive.expired()) return;
-        --holds_;
-        for (const wire::LayerId layer : layers) held_.erase(held_.find(layer));
-      });
+  return std::shared_ptr<void>(this,
+                               [layers = image.layers, this, alive = std::weak_ptr<bool>(alive_),
+                                place = readings_.Take(image.tenant)](void*) {
+                                 if (alive.expired()) return;
+                                 for (const wire::LayerId layer : layers)
+                                   held_.erase(held_.find(layer));
+                               });
 }
 
 void Store::Verify(const Caller& caller, std::string_view name, VerifyDone done) {
@@ -566,19 +577,21 @@ void Store::Verify(const Caller& caller, std::string_view name, VerifyDone done)
 Result<std::shared_ptr<const void>> Store::CountArchive(const Image& image) {
   std::erase_if(archives_, [](const auto& archive) { return archive.expired(); });
   const auto of_image = std::ranges::count_if(archives_, [&](const auto& archive) {
-    const auto digest = archive.lock();
-    return digest && *digest == image.digest;
+    const auto counted = archive.lock();
+    return counted && counted->digest == image.digest;
   });
-  if (archives_.size() >= kMaxArchives || static_cast<size_t>(of_image) >= kMaxArchivesOfAnImage) {
+  if (!exported_.HasRoomFor(image.tenant) ||
+      static_cast<size_t>(of_image) >= kMaxArchivesOfAnImage) {
     return Fail(Code::kUnavailable,
                 "too many archives of " + image.name +
                     " or of other images wait for their clients; try again later: the limits are " +
                     std::to_string(kMaxArchivesOfAnImage) + " of an image and " +
                     std::to_string(kMaxArchives) + " in total");
   }
-  auto digest = std::make_shared<const std::string>(image.digest);
-  archives_.push_back(digest);
-  return digest;
+  auto counted =
+      std::make_shared<const Archive>(Archive{image.digest, exported_.Take(image.tenant)});
+  archives_.push_back(counted);
+  return counted;
 }
 
 void Store::Export(const Image& image, ArchiveForm form, ExportDone done) {

@@ -9,6 +9,7 @@
 #include "images/registry/patience.h"
 #include "images/registry/reference.h"
 #include "images/registry/session.h"
+#include "runtime/base/fair_places.h"
 #include "runtime/base/log.h"
 #include "runtime/http/blocking_pool.h"
 
@@ -73,10 +74,17 @@ class RegistryPuller final : public Puller {
   bool MayPull(const std::string& name) const override {
     return registry::MayPull(config_.rules, name);
   }
-  Status CheckRoom() const override {
-    if (pulls_.size() < kMaxPulls) return {};
+  Status CheckRoom(const Caller& caller) const override {
+    const auto own =
+        std::ranges::count_if(pulls_, [&caller](const std::shared_ptr<Pulling>& pulling) {
+          return pulling->caller.tenant == caller.tenant;
+        });
+    if (FairPlaces::Allows(kMaxPulls, caller.tenant, pulls_.size(), static_cast<uint64_t>(own))) {
+      return {};
+    }
     return Fail(Code::kUnavailable,
-                std::to_string(pulls_.size()) + " images are being pulled; try again later");
+                (caller.tenant.empty() ? std::to_string(pulls_.size()) : "too many") +
+                    " images are being pulled; try again later");
   }
   Progress Pull(const Caller& caller, const std::string& name, Credentials credentials,
                 std::function<void(const Status&)> done) override;
@@ -112,7 +120,7 @@ Puller::Progress RegistryPuller::Pull(const Caller& caller, const std::string& n
 }
 
 Status RegistryPuller::Start(const std::shared_ptr<Pulling>& pulling, const Done& done) {
-  ATOLL_TRY(CheckRoom());
+  ATOLL_TRY(CheckRoom(pulling->caller));
   pulling->here = images_.LayerDigests(pulling->caller);
   ATOLL_TRY(Begin(pulling, done));
   pulls_.insert(pulling);

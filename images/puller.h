@@ -30,8 +30,9 @@ class Puller {
 
   // Returns true if the image of this normalised name may be fetched.
   virtual bool MayPull(const std::string& name) const = 0;
-  // kUnavailable: the limit of running and waiting pulls is reached.
-  virtual Status CheckRoom() const = 0;
+  // kUnavailable: the limit of running and waiting pulls is reached, or the caller's tenant has to
+  // leave the rest to others (fair_places.h).
+  virtual Status CheckRoom(const Caller& caller) const = 0;
 
   // Returns the progress as text for users. Keeps the pull's counters alive.
   using Progress = std::function<std::string()>;

@@ -349,10 +349,10 @@ Result<std::string> Check::AwaitedImage(const tenants::Caller& caller, const std
       own = name;
     } else {
       if (!parts_.puller.MayPull(name)) return Fail(missing);
-      ATOLL_TRY(parts_.puller.CheckRoom());
+      ATOLL_TRY(parts_.puller.CheckRoom(caller));
     }
   }
-  ATOLL_TRY(parts_.imports.CheckRoom());
+  ATOLL_TRY(parts_.imports.CheckRoom(caller.tenant));
   return own;
 }
 

@@ -101,7 +101,7 @@ void Creates::AwaitImage(Sandbox& sandbox) {
   parts_.history.Note(sandbox, parts_.clock.UnixMillis());
   parts_.expiry.SetDeadline(sandbox);
   parts_.imports.Wait(
-      parts_.launches.Find(sandbox)->order().awaited_image, sandbox.id,
+      parts_.launches.Find(sandbox)->order().awaited_image, sandbox.tenant, sandbox.id,
       {guard_([this, id = sandbox.id](const std::string& text) { Progress(id, text); }),
        guard_([this, id = sandbox.id](const Status& imported) { Imported(id, imported); })});
   parts_.machine.Acknowledge(sandbox);

@@ -22,20 +22,22 @@ PendingImports::Id PendingImports::Begin(const std::string& image, Progress prog
   return last_;
 }
 
-Status PendingImports::CheckRoom() const {
-  if (waiting_ < limit_) return {};
-  return Fail(Code::kResourceExhausted,
-              std::to_string(waiting_) + " sandboxes wait for images; try again later");
+Status PendingImports::CheckRoom(const std::string& tenant) const {
+  if (places_.HasRoomFor(tenant)) return {};
+  return Fail(Code::kResourceExhausted, (tenant.empty() ? std::to_string(waiting_) : "too many") +
+                                            " sandboxes wait for images; try again later");
 }
 
-void PendingImports::Wait(const std::string& image, const std::string& sandbox, Waiter waiter) {
+void PendingImports::Wait(const std::string& image, const std::string& tenant,
+                          const std::string& sandbox, Waiter waiter) {
   const auto found = images_.find(image);
   if (found == images_.end()) return;
   const std::string progress = found->second.attempts.begin()->second();
   waiter.progress(progress);
   const Loop::Id deadline =
       loop_.After(kPatienceUs, [this, image, sandbox] { GiveUp(image, sandbox); });
-  found->second.waiting.emplace(sandbox, Waiting{std::move(waiter), deadline});
+  found->second.waiting.emplace(sandbox,
+                                Waiting{std::move(waiter), deadline, places_.Take(tenant)});
   if (++waiting_ == 1) timer_ = loop_.After(kProgressUs, [this] { ShowProgress(); });
 }
 

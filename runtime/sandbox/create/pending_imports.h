@@ -9,6 +9,7 @@
 #include <map>
 #include <string>
 
+#include "runtime/base/fair_places.h"
 #include "runtime/base/loop.h"
 #include "runtime/base/result.h"
 
@@ -28,7 +29,7 @@ class PendingImports {
   };
 
   // `limit`: the maximum number of waiting sandboxes.
-  PendingImports(Loop& loop, size_t limit) : loop_(loop), limit_(limit) {}
+  PendingImports(Loop& loop, size_t limit) : loop_(loop), places_(limit) {}
   PendingImports(const PendingImports&) = delete;
   PendingImports& operator=(const PendingImports&) = delete;
   ~PendingImports();
@@ -42,10 +43,11 @@ class PendingImports {
   void End(Id id, const Status& imported);
 
   bool IsRunning(const std::string& image) const { return images_.contains(image); }
-  // kResourceExhausted: the maximum number of sandboxes waits.
-  Status CheckRoom() const;
-  // Requires IsRunning.
-  void Wait(const std::string& image, const std::string& sandbox, Waiter waiter);
+  // kResourceExhausted: no sandbox of the tenant may wait, too.
+  Status CheckRoom(const std::string& tenant) const;
+  // Requires IsRunning. `tenant`: the owner of the sandbox.
+  void Wait(const std::string& image, const std::string& tenant, const std::string& sandbox,
+            Waiter waiter);
   // Removes a sandbox's waiter, if there is one.
   void Forget(const std::string& sandbox);
   size_t waiting() const { return waiting_; }
@@ -54,6 +56,7 @@ class PendingImports {
   struct Waiting {
     Waiter waiter;
     Loop::Id deadline = 0;
+    FairPlaces::Place place;
   };
   struct Image {
     std::map<Id, Progress> attempts;         // never empty
@@ -63,7 +66,7 @@ class PendingImports {
   void GiveUp(const std::string& image, const std::string& sandbox);
 
   Loop& loop_;
-  const size_t limit_;
+  FairPlaces places_;
   std::map<std::string, Image> images_;
   Id last_ = 0;
   size_t waiting_ = 0;

@@ -13,12 +13,17 @@ const vault::Vault* Vaults::Find(const std::string& id) const {
 
 void Vaults::Set(const Sandbox& sandbox, vault::Vault vault, std::function<void(Status)> done) {
   const bool is_new = !entries_.contains(sandbox.id);
-  if (is_new && entries_.size() >= kMaxVaults) {
-    return done(Fail(Code::kResourceExhausted, "there are " + std::to_string(kMaxVaults) +
-                                                   " credential vaults, as many as there may be"));
+  if (is_new && !places_.HasRoomFor(sandbox.tenant)) {
+    return done(Fail(
+        Code::kResourceExhausted,
+        sandbox.tenant.empty()
+            ? "there are " + std::to_string(kMaxVaults) +
+                  " credential vaults, as many as there may be"
+            : "tenant " + sandbox.tenant + " has as many credential vaults as others leave it"));
   }
   Entry& entry = entries_[sandbox.id];
   if (is_new) {
+    entry.place = places_.Take(sandbox.tenant);
     entry.process =
         std::make_shared<InterceptorProcess>(loop_, program_, sandbox.id, sandbox.authority);
   }

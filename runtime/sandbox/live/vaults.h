@@ -14,6 +14,7 @@
 #include "netpolicy/network.h"
 #include "netpolicy/policy/egress.h"
 #include "netpolicy/vault/document.h"
+#include "runtime/base/fair_places.h"
 #include "runtime/base/loop.h"
 #include "runtime/base/result.h"
 #include "runtime/sandbox/live/interceptor_process.h"
@@ -34,8 +35,8 @@ class Vaults {
 
   // Returns null if the sandbox has no vault. Valid until the next call.
   const vault::Vault* Find(const std::string& id) const;
-  // Sets the vault. kUnavailable: the interceptor does not run. kResourceExhausted: kMaxVaults
-  // exist. After an error the old vault stays.
+  // Sets the vault. kUnavailable: the interceptor does not run. kResourceExhausted: of
+  // kMaxVaults, none is left for the sandbox's tenant. After an error the old vault stays.
   void Set(const Sandbox& sandbox, vault::Vault vault, std::function<void(Status)> done);
   // Removes the vault. Open connections go on without credentials. Succeeds if there is no vault.
   void Remove(const std::string& id);
@@ -53,8 +54,10 @@ class Vaults {
   struct Entry {
     std::shared_ptr<InterceptorProcess> process;
     uint32_t slot = 0;
+    FairPlaces::Place place;
   };
   std::map<std::string, Entry> entries_;
+  FairPlaces places_{kMaxVaults};
 };
 
 // Like Vaults::CheckPolicy, for any vault.

@@ -1,5 +1,6 @@
 #include "runtime/sandbox/store/idempotency.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace atl::sandbox {
@@ -39,20 +40,29 @@ void Idempotency::End(const std::string& tenant, const std::string& key) {
 void Idempotency::Add(KeyRecord record) {
   const int64_t now_ms = record.made_ms;
   std::string key = OwnKey(record.tenant, record.key);
-  by_age_.emplace_back(now_ms, key);
+  by_age_[record.tenant].emplace_back(now_ms, key);
+  ++aged_;
   by_key_.insert_or_assign(std::move(key), std::move(record));
   ForgetOld(now_ms);
 }
 
 void Idempotency::ForgetOld(int64_t now_ms) {
-  while (!by_age_.empty() &&
-         (by_age_.front().first < now_ms - kKeyLifeMs || by_age_.size() > kMaxKeys)) {
-    const auto found = by_key_.find(by_age_.front().second);
-    if (found != by_key_.end() && found->second.made_ms == by_age_.front().first) {
-      by_key_.erase(found);
-    }
-    by_age_.pop_front();
+  for (auto& [tenant, ages] : by_age_) {
+    while (!ages.empty() && ages.front().first < now_ms - kKeyLifeMs) ForgetOldest(ages);
   }
+  while (aged_ > kMaxKeys) {
+    ForgetOldest(std::max_element(by_age_.begin(), by_age_.end(), [](const auto& a, const auto& b) {
+                   return a.second.size() < b.second.size();
+                 })->second);
+  }
+  std::erase_if(by_age_, [](const auto& entry) { return entry.second.empty(); });
+}
+
+void Idempotency::ForgetOldest(Ages& ages) {
+  const auto found = by_key_.find(ages.front().second);
+  if (found != by_key_.end() && found->second.made_ms == ages.front().first) by_key_.erase(found);
+  ages.pop_front();
+  --aged_;
 }
 
 }  // namespace atl::sandbox

@@ -9,8 +9,10 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/result.h"
@@ -19,7 +21,8 @@ namespace atl::sandbox {
 
 class Attempt;
 
-// A key expires after a day. If there are more than kMaxKeys, the oldest are forgotten.
+// A key expires after a day. If there are more than kMaxKeys, the oldest of the tenant that has
+// most are forgotten: so no tenant can make the daemon forget the keys of another.
 inline constexpr int64_t kKeyLifeMs = 24 * 3600 * 1000LL;
 inline constexpr size_t kMaxKeys = 65536;
 
@@ -49,13 +52,17 @@ class Idempotency {
   size_t size() const { return by_key_.size(); }
 
  private:
+  using Ages = std::deque<std::pair<int64_t, std::string>>;
+
   void ForgetOld(int64_t now_ms);
+  void ForgetOldest(Ages& ages);
 
   // Both are keyed by tenant and key (OwnKey).
   std::unordered_map<std::string, Attempt*> under_way_;
   std::unordered_map<std::string, KeyRecord> by_key_;
-  // Oldest first. A key that was added again has several entries.
-  std::deque<std::pair<int64_t, std::string>> by_age_;
+  // Keyed by tenant, oldest first. A key that was added again has several entries.
+  std::map<std::string, Ages> by_age_;
+  size_t aged_ = 0;  // entries of by_age_
 };
 
 }  // namespace atl::sandbox

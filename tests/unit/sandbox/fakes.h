@@ -367,7 +367,7 @@ class FakePuller final : public images::Puller {
   FakePuller();
   ~FakePuller() override;
   bool MayPull(const std::string& name) const override { return name == pullable; }
-  Status CheckRoom() const override {
+  Status CheckRoom(const images::Caller&) const override {
     return full ? Fail(Code::kUnavailable, "many images are being pulled") : Status();
   }
   Progress Pull(const images::Caller& caller, const std::string& name,
