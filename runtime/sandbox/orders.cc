@@ -63,7 +63,12 @@ void Orders::Claim(const tenants::Caller& caller, const Wanted& wanted,
   // Checks the whole request before anything is taken.
   auto member = parts_.check.Member(**record);
   if (!member) return attempt->Fail(RefusedClaim(member.error()));
-  const auto claimed = parts_.check.Claimed(caller, wanted, std::move(member->sandbox));
+  // A member that nobody waits for counts already. The claim takes its share of the quota over.
+  const auto view = parts_.templates.Find(caller, wanted.spec.template_id);
+  const bool counts = view && (view->ready != 0 || view->building > view->waiting);
+  if (counts) parts_.room.Drop(member->sandbox);
+  const auto claimed = parts_.check.Claimed(caller, wanted, member->sandbox);
+  if (counts) parts_.room.Hold(member->sandbox);
   if (!claimed) return attempt->Fail(RefusedClaim(claimed.error()));
   parts_.room.GiveWay();
   parts_.templates.Claim(caller, wanted, attempt);

@@ -121,7 +121,7 @@ Sandboxes::Sandboxes(const Parts& parts, Settings settings)
                  creates,
                  pauses}),
       pools({parts.loop, parts.clock, parts.admission, parts.slots, builder, parts.pools, room,
-             check, orphans},
+             terms, check, orphans},
             settings.parked_sandboxes, settings.automatic_pools),
       members({parts.loop, parts.clock, parts.network, parts.store, parts.history, expiry, registry,
                room, machine, attempts, check, creates, pauses}),
@@ -146,13 +146,29 @@ void Sandboxes::Register(const Parts& parts) {
     const SharedTerms its_terms = terms.Of(tenant);
     return its_terms ? its_terms->ceiling : nullptr;
   });
+  parts.volumes.SetQuota([this](const tenants::Caller& owner, uint64_t disk_bytes) -> Status {
+    const SharedTerms its = terms.Of(owner.tenant, owner);
+    return its ? CheckVolumeQuota(its, room.OwnedBy(owner.tenant), disk_bytes) : Status();
+  });
+  parts.snapshots.SetQuota(
+      [this](const std::string& owner, const tenants::Caller& caller) -> Status {
+        const SharedTerms its = terms.Of(owner, caller);
+        return its ? CheckSnapshotQuota(its, room.OwnedBy(owner)) : Status();
+      });
+  room.Add([&volumes = parts.volumes](const std::string& tenant, Owned* owned) {
+    volumes.CountOwned(tenant, owned);
+  });
+  room.Add([&snapshots = parts.snapshots](const std::string& tenant, Owned* owned) {
+    snapshots.CountOwned(tenant, owned);
+  });
+  room.Add([this](const std::string& tenant, Owned* owned) { pools.CountOwned(tenant, owned); });
   // Stocks give way to creates in this order.
   room.Add({.give_way = [&slots = parts.slots] { slots.GiveWay(); }});
   room.Add({.held = [this] { return pools.stock(); },
-            .kept = [this] { return pools.Kept(); },
+            .kept = [this](const auto& tenant, Kept* kept) { pools.CountKept(tenant, kept); },
             .give_way = [this] { pools.GiveWay(); }});
   room.Add({.held = [this] { return templates.stock(); },
-            .kept = [this] { return templates.Kept(); },
+            .kept = [this](const auto& tenant, Kept* kept) { templates.CountKept(tenant, kept); },
             .give_way = [this] { templates.GiveWay(); }});
   orphans.OnGone([this] { rollbacks.FormersGone(); });
 

@@ -16,9 +16,10 @@ constexpr QuotaField kFields[] = {
     {"cpu", Kind::kCpu, &Quota::cpu_millis},
     {"memory", Kind::kBytes, &Quota::memory_bytes},
     {"disk", Kind::kBytes, &Quota::disk_bytes},
-    {"volumes", Kind::kCount, &Quota::volumes, nullptr, false},
-    {"snapshots", Kind::kCount, &Quota::snapshots, nullptr, false},
-    {"pools", Kind::kCount, &Quota::pools, nullptr, false},
+    {"gpus", Kind::kCount, &Quota::gpus},
+    {"volumes", Kind::kCount, &Quota::volumes},
+    {"snapshots", Kind::kCount, &Quota::snapshots},
+    {"pools", Kind::kCount, &Quota::pools},
     {"creates_per_second", Kind::kRate, nullptr, &Quota::creates_per_second},
     {"requests_per_second", Kind::kRate, nullptr, &Quota::requests_per_second},
     {"timeout_seconds", Kind::kCount, &Quota::timeout_seconds},
@@ -57,16 +58,9 @@ Status SetQuota(std::string_view name, const std::string& text, Quota* quota) {
                                    [name](const QuotaField& one) { return one.name == name; });
   if (field == std::end(kFields)) {
     std::string known;
-    for (const QuotaField& one : kFields) {
-      if (one.enforced) known.append(known.empty() ? "" : ", ").append(one.name);
-    }
+    for (const QuotaField& one : kFields) known.append(known.empty() ? "" : ", ").append(one.name);
     return Fail(Code::kInvalidArgument,
                 "'" + std::string(name.substr(0, 64)) + "' is no quota; there are " + known);
-  }
-  if (!field->enforced) {
-    return Fail(Code::kInvalidArgument, "'" + text.substr(0, 64) +
-                                            "': the daemon does not enforce " + std::string(name) +
-                                            "; leave it out");
   }
   switch (field->kind) {
     case Kind::kCount: {

@@ -25,14 +25,13 @@ struct QuotaField {
   Kind kind;
   uint64_t Quota::*value = nullptr;  // null for kRate
   double Quota::*rate = nullptr;     // set for kRate
-  bool enforced = true;              // false: SetQuota refuses it, so that nobody relies on it
 };
 
 // Returns all fields, in the order of the documents.
 std::span<const QuotaField> QuotaFields();
 
-// Sets one field. kInvalidArgument: no such field, one that the daemon does not enforce, or a value
-// that it does not take; the message says what is expected. "0" means unlimited.
+// Sets one field. kInvalidArgument: no such field, or a value that it does not take; the message
+// says what is expected. "0" means unlimited.
 Status SetQuota(std::string_view name, const std::string& text, Quota* quota);
 // Returns the fields that limit something, by name. SetQuota reads their values.
 std::map<std::string, std::string> QuotaTexts(const Quota& quota);

@@ -18,6 +18,7 @@ struct Quota {
   uint64_t cpu_millis = 0;    // sum of the limits of its sandboxes
   uint64_t memory_bytes = 0;  // sum of the limits of its sandboxes
   uint64_t disk_bytes = 0;    // sum of the disk limits of its sandboxes and volumes
+  uint64_t gpus = 0;          // devices of its sandboxes; a shared one counts for each of them
   uint64_t volumes = 0;
   uint64_t snapshots = 0;
   uint64_t pools = 0;

@@ -138,7 +138,7 @@ void Api::ImportSnapshot(const Call& call) {
   const std::string name = call.Parameter("name");
   // The archive says which image its files are of.
   Status allowed = parts_.sandboxes.terms.CheckMakesImages(call.caller());
-  if (allowed) allowed = parts_.snapshots.CheckCount();
+  if (allowed) allowed = parts_.snapshots.CheckCount(call.caller().tenant);
   if (allowed && name.size() > sandbox::kMaxSnapshotName) {
     allowed =
         Fail(Code::kInvalidArgument, "name should have at most " +

@@ -9,13 +9,7 @@
 #include "runtime/launch/spawner_client.h"
 
 namespace atl::sandbox {
-namespace {
-
-// A difference lasts as long as its client reads, so each sandbox may have only one in flight. The
-// limit is below the spawner's number of such processes (kMaxUnpacks), so imports continue.
-constexpr size_t kMaxDiffs = 8;
-
-}  // namespace
+namespace {}  // namespace
 
 Result<Snapshot> Copies::TakeSnapshot(const tenants::Caller& caller, const std::string& id,
                                       const std::string& name) {
@@ -28,7 +22,7 @@ Result<Snapshot> Copies::TakeSnapshot(const tenants::Caller& caller, const std::
                     ": a snapshot is taken of one that runs or is paused");
   }
   const auto use = parts_.pauses.OpenRequest(sandbox);
-  auto taken = parts_.snapshots.Take(sandbox, name, use);
+  auto taken = parts_.snapshots.Take(caller, sandbox, name, use);
   if (taken && use) use->Count();
   return taken;
 }
@@ -71,9 +65,12 @@ void Copies::Diff(const tenants::Caller& caller, const std::string& id, const st
                                              " is being compared for another client; try again "
                                              "when that has ended"));
   }
-  if (diffs_.size() >= kMaxDiffs) {
-    return done(Fail(Code::kUnavailable,
-                     std::to_string(kMaxDiffs) + " sandboxes are being compared; try again later"));
+  if (!places_.HasRoomFor(sandbox.tenant)) {
+    return done(
+        Fail(Code::kUnavailable,
+             sandbox.tenant.empty()
+                 ? std::to_string(kMaxDiffs) + " sandboxes are being compared; try again later"
+                 : "too many sandboxes are being compared; try again later"));
   }
   wire::DiffUpper asked{HostId(sandbox), {}, archive, std::move(out)};
   if (snapshot.empty()) {
@@ -94,7 +91,7 @@ void Copies::Diff(const tenants::Caller& caller, const std::string& id, const st
     asked.against = std::move(usable->layers);
   }
   // If the snapshot is deleted meanwhile, its layers stay until the difference is done.
-  diffs_.insert(id);
+  diffs_.emplace(id, places_.Take(sandbox.tenant));
   parts_.layers.Hold(asked.against);
   std::vector<wire::LayerId> held = asked.against;
   parts_.spawner.Ask(std::move(asked), [this, id, held = std::move(held), done = std::move(done),

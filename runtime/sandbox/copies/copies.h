@@ -5,11 +5,12 @@
 #pragma once
 
 #include <functional>
-#include <set>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "images/image_store.h"
+#include "runtime/base/fair_places.h"
 #include "runtime/base/guard.h"
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
@@ -72,7 +73,12 @@ class Copies {
  private:
   const Parts parts_;
   const std::vector<std::string> private_directories_;
-  std::set<std::string> diffs_;  // sandboxes with a difference in flight
+  // A difference lasts as long as its client reads, so each sandbox may have only one in flight.
+  // The limit is below the spawner's number of such processes (kMaxUnpacks), so imports continue.
+  static constexpr size_t kMaxDiffs = 8;
+  // Keyed by the sandboxes with a difference in flight.
+  std::map<std::string, FairPlaces::Place> diffs_;
+  FairPlaces places_{kMaxDiffs};
   const Guard guard_;
 };
 

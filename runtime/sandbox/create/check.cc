@@ -151,6 +151,17 @@ Status HasNoGpu(const std::map<std::string, std::string>& resource_limits, const
                                           " have no GPU; ask for it in a create");
 }
 
+// The texts about the host's room say what the sandboxes of all tenants have together.
+Status ForTenant(const std::string& tenant, Status room) {
+  if (room || tenant.empty()) return room;
+  const Error& why = room.error();
+  if (why.code() != Code::kResourceExhausted || why.error_number() != ENOMEM) return room;
+  return Fail(Error(Code::kResourceExhausted,
+                    "this host has no room for another such sandbox now; try again later, ask for "
+                    "less, or delete some",
+                    ENOMEM));
+}
+
 CreateError RefusedIsolation(const Error& error) {
   CreateError refused(error);
   refused.isolation = true;
@@ -214,9 +225,30 @@ Status Check::AllowedImage(const tenants::Caller& caller, const std::string& ima
   return name ? CheckImage(terms, *name, "") : Status();
 }
 
-Status Check::MakesTemplates(const tenants::Caller& caller) const {
+Status Check::Ahead(const tenants::Caller& caller, const std::string& image,
+                    const std::map<std::string, std::string>& resource_limits,
+                    uint64_t members) const {
   const SharedTerms terms = parts_.terms.Of(caller.tenant, caller);
-  return terms ? terms->CheckTemplates() : Status();
+  if (terms == nullptr) return {};
+  ATOLL_TRY(AllowedImage(caller, image, nullptr));
+  ATOLL_ASSIGN(const cgroup::Limits limits, LimitsOf(resource_limits));
+  return CheckPoolSize(terms, members,
+                       {.sandboxes = 1,
+                        .cpu_millis = limits.cpu_millis,
+                        .memory_bytes = limits.memory_bytes,
+                        .disk_bytes = limits.disk_bytes});
+}
+
+Status Check::CheckStock(const std::string& tenant, const Spec& member) const {
+  return ForTenant(tenant, parts_.room.CheckStock(member, true));
+}
+
+Status Check::CheckMemberQuota(const std::string& tenant, const Sandbox& member) const {
+  const SharedTerms terms = parts_.terms.Of(tenant);
+  if (terms == nullptr) return {};
+  Sandbox owned = member;
+  owned.tenant = tenant;
+  return CheckRoom(owned, terms, 0);
 }
 
 Status Check::CheckImage(const SharedTerms& terms, const std::string& name,
@@ -229,6 +261,7 @@ Result<Checked> Check::Whole(const tenants::Caller& caller, const std::string& o
                              const Wanted& wanted, const Snapshot* snapshot) const {
   ATOLL_TRY(CheckArguments(wanted.spec));
   Checked checked;
+  checked.narrowing = caller.narrowing;
   Sandbox& s = checked.sandbox;
   s.id = NewSandboxId();
   s.tenant = owner;
@@ -255,9 +288,11 @@ Result<Checked> Check::Whole(const tenants::Caller& caller, const std::string& o
   ATOLL_TRY(CheckEnvironment(s));
   std::map<std::string, std::string> limits = wanted.resource_limits;
   ATOLL_ASSIGN(const size_t gpus, gpus_.Parse(&limits));
-  ATOLL_ASSIGN(s.spec.limits,
-               cgroup::ParseLimits(limits, settings_.defaults, settings_.limits_available));
+  ATOLL_ASSIGN(s.spec.limits, LimitsOf(limits));
   ATOLL_ASSIGN(s.spec.reserved, ParseReservation(wanted.resource_requests, s.spec.limits));
+  // The quota comes before the choice of devices: a tenant that has its share should not come
+  // again.
+  s.devices.resize(gpus);
   ATOLL_TRY(SetTerms(caller, wanted, s));
   if (settings_.access_tokens) s.access_token = NewAccessToken();
   if (wanted.secure_access) s.secure_token = NewAccessToken();
@@ -272,6 +307,10 @@ Result<Checked> Check::Whole(const tenants::Caller& caller, const std::string& o
   }
   ATOLL_TRY(gpus_.Give(gpus, {}, s));
   return checked;
+}
+
+Result<cgroup::Limits> Check::LimitsOf(const std::map<std::string, std::string>& asked) const {
+  return cgroup::ParseLimits(asked, settings_.defaults, settings_.limits_available);
 }
 
 Status Check::SetTier(const std::string& asked, Spec& spec) const {
@@ -289,18 +328,7 @@ Status Check::SetTerms(const tenants::Caller& caller, const Wanted& wanted, Sand
   if (!s.spec.idle) s.spec.idle = settings_.idle;
   if (s.spec.idle->after_seconds == 0) s.spec.idle.reset();
   ATOLL_TRY(Reclaim(s.spec));
-  if (Status room = parts_.room.Check(s, terms); !room) {
-    // The texts say what the sandboxes of all tenants have together.
-    const Error& why = room.error();
-    if (s.tenant.empty() || why.code() != Code::kResourceExhausted ||
-        why.error_number() != ENOMEM) {
-      return room;
-    }
-    return Fail(Error(Code::kResourceExhausted,
-                      "this host has no room for another such sandbox now; try again later, ask "
-                      "for less, or delete some",
-                      ENOMEM));
-  }
+  ATOLL_TRY(CheckRoom(s, terms, 0));
   s.created_at_ms = s.transition_at_ms = parts_.clock.UnixMillis();
   if (wanted.timeout_seconds) {
     ATOLL_ASSIGN(s.expires_at_ms, DeadlineOf(*wanted.timeout_seconds, s.created_at_ms,
@@ -308,6 +336,10 @@ Status Check::SetTerms(const tenants::Caller& caller, const Wanted& wanted, Sand
   }
   ATOLL_TRY(parts_.network.CheckRequest(s.spec.network));
   return parts_.registry.CheckName(s);
+}
+
+Status Check::CheckRoom(const Sandbox& asked, const SharedTerms& terms, size_t before) const {
+  return ForTenant(asked.tenant, parts_.room.Check(asked, terms, before));
 }
 
 Status Check::Image(Sandbox& s, images::Image image) const {
@@ -369,9 +401,6 @@ Status Check::Reclaim(Spec& spec) const {
 
 Result<Sandbox> Check::Claimed(const tenants::Caller& caller, const Wanted& wanted,
                                Sandbox member) const {
-  // A reload may have given limits to the tenant after the member was built. The narrowing of the
-  // key concerns only this sandbox, which SetTerms checks.
-  ATOLL_TRY(MakesTemplates({.tenant = caller.tenant}));
   ATOLL_TRY(isolation_.Choose(TierOf(member.spec)));
   member.stocked = false;
   member.tenant = member.spec.network.tenant = caller.tenant;
@@ -389,12 +418,14 @@ Result<Sandbox> Check::Claimed(const tenants::Caller& caller, const Wanted& want
 }
 
 Result<Checked> Check::Member(const TemplateRecord& record) const {
-  ATOLL_TRY(MakesTemplates({.tenant = record.tenant}));
   ATOLL_TRY(HasNoGpu(record.resource_limits, "template"));
   // The template's tenant has given the name of the image. The member belongs to the host until its
   // claim.
   ATOLL_ASSIGN(Checked checked,
                Whole(tenants::Caller{.tenant = record.tenant}, "", WantedOf(record), nullptr));
+  // Whole has checked the terms of the host.
+  ATOLL_TRY(CheckImage(parts_.terms.Of(record.tenant), checked.sandbox.spec.image,
+                       checked.sandbox.image_digest));
   checked.sandbox.stocked = true;
   // Its program is the tenant's from the start, so its network is, too.
   checked.sandbox.spec.network.tenant = record.tenant;
@@ -412,8 +443,7 @@ Result<Sandbox> Check::PoolMember(const PoolRecord& pool) const {
   ATOLL_TRY(CheckImage(parts_.terms.Of(pool.tenant), image.name, image.digest));
   ATOLL_TRY(Image(member, std::move(image)));
   ATOLL_TRY(SetTier("", member.spec));
-  ATOLL_ASSIGN(member.spec.limits, cgroup::ParseLimits(pool.resource_limits, settings_.defaults,
-                                                       settings_.limits_available));
+  ATOLL_ASSIGN(member.spec.limits, LimitsOf(pool.resource_limits));
   return member;
 }
 
@@ -454,9 +484,11 @@ Result<std::vector<Sandbox>> Check::ChildrenOf(const tenants::Caller& caller, co
     ATOLL_TRY(terms->CheckLifetime(SecondsUntil(parent.expires_at_ms, now_ms)));
   }
   std::vector<Sandbox> children(count, parent);
-  for (Sandbox& child : children) child.devices.clear();
   for (size_t made = 0; made < count; ++made) {
-    Sandbox& child = children[made];
+    ATOLL_TRY(CheckRoom(children[made], terms, made));
+  }
+  for (Sandbox& child : children) child.devices.clear();
+  for (Sandbox& child : children) {
     // A device has one owner: each child gets others.
     ATOLL_TRY(gpus_.Give(parent.devices.size(), children, child));
     child.id = child.spec.network.sandbox = NewSandboxId();
@@ -470,7 +502,6 @@ Result<std::vector<Sandbox>> Check::ChildrenOf(const tenants::Caller& caller, co
     }
     // The child was not claimed from its parent's pool, so it must not count there.
     child.spec.extensions.erase(kPoolRef);
-    ATOLL_TRY(parts_.room.Check(child, terms, made));
     ATOLL_TRY(parts_.network.CheckRequest(child.spec.network));
     child.created_at_ms = child.transition_at_ms = now_ms;
     child.state = State::kAcquiring;

@@ -39,6 +39,7 @@ struct Checked {
   std::string awaited_image = {};  // ImageKey of the image to wait for; empty: none
   std::string names_of = {};       // tenant whose name the image's is
   std::string image_owner = {};    // owner of the image that the sandbox has
+  std::shared_ptr<const tenants::Narrowing> narrowing = {};  // the key's; null: none
 };
 
 class Check {
@@ -93,14 +94,24 @@ class Check {
   // snapshot.
   Status AllowedImage(const tenants::Caller& caller, const std::string& image,
                       const Snapshot* snapshot) const;
-  // kPermissionDenied: see Terms::CheckTemplates.
-  Status MakesTemplates(const tenants::Caller& caller) const;
+  // Checks whether the caller's tenant and key may have `members` sandboxes of the image and limits
+  // at a time, built ahead. kPermissionDenied, QuotaError.
+  Status Ahead(const tenants::Caller& caller, const std::string& image,
+               const std::map<std::string, std::string>& resource_limits, uint64_t members) const;
+  // Like Room::CheckStock, for another member of the tenant's pool or template. A tenant is not
+  // told what the sandboxes of others add up to.
+  Status CheckStock(const std::string& tenant, const Spec& member) const;
+  // Checks whether a member of a template fits into the quota of its tenant, for which it counts
+  // from its build on. QuotaError.
+  Status CheckMemberQuota(const std::string& tenant, const Sandbox& member) const;
   // Member returns a template's member as it would be built now. Claimed returns the member as the
-  // sandbox of the create that claims it. Both refuse the templates of a tenant that has got limits
-  // since.
+  // sandbox of the create that claims it. Member refuses an image that the tenant may not use any
+  // more.
   Result<Checked> Member(const TemplateRecord& record) const;
   Result<Sandbox> Claimed(const tenants::Caller& caller, const Wanted& wanted,
                           Sandbox member) const;
+  // Reads the limits of a request, with the operator's defaults.
+  Result<cgroup::Limits> LimitsOf(const std::map<std::string, std::string>& asked) const;
   // Returns a pool's member as it would be built now, without an id.
   Result<Sandbox> PoolMember(const PoolRecord& pool) const;
   // Returns children of a sandbox, still without the layer of the fork. kFailedPrecondition: the
@@ -130,6 +141,8 @@ class Check {
                         const Wanted& wanted, const Snapshot* snapshot) const;
   // `asked`: see Isolation::Choose.
   Status SetTier(const std::string& asked, Spec& spec) const;
+  // See Room::Check. A tenant is not told what the sandboxes of others add up to.
+  Status CheckRoom(const Sandbox& asked, const SharedTerms& terms, size_t before) const;
   // Sets and checks what differs between sandboxes of one kind: deadline, name, policy and idle
   // policy. Checks whether the host has room for the sandbox, and whether the terms of its tenant
   // and of the caller's key allow it.

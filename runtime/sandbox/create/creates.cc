@@ -24,7 +24,7 @@ void Creates::Begin(Checked checked, const Wanted& wanted, const std::shared_ptr
                         std::move(checked.names_of), wanted.registry_as, std::move(parked)}));
   if (!stocked) parts_.room.GiveWay();
   parts_.objects.Keep(id, wanted.mounts);
-  HaveVolumes(id, wanted.mounts);
+  HaveVolumes(id, wanted.mounts, std::move(checked.narrowing));
 }
 
 Sandbox& Creates::Add(Sandbox sandbox, const std::shared_ptr<Attempt>& attempt,
@@ -45,16 +45,17 @@ void Creates::BuildAgain(Sandbox& sandbox) {
   parts_.machine.ApplyAnyway(sandbox, Event::kAdmitted, {});
 }
 
-void Creates::HaveVolumes(const std::string& id, const std::vector<VolumeMount>& mounts) {
+void Creates::HaveVolumes(const std::string& id, const std::vector<VolumeMount>& mounts,
+                          std::shared_ptr<const tenants::Narrowing> narrowing) {
   const Sandbox* const sandbox = parts_.registry.Look(id);
   if (mounts.empty() || sandbox == nullptr) return Acquired(id);
-  parts_.volumes.Acquire(sandbox->tenant, id, mounts,
-                         [this, id](Status acquired, wire::Volume::Kind failed) {
-                           if (acquired) return Acquired(id);
-                           if (Sandbox* const refused = parts_.registry.Look(id)) {
-                             Refuse(*refused, CreateError(std::move(acquired).error(), failed));
-                           }
-                         });
+  const tenants::Caller owner{.tenant = sandbox->tenant, .narrowing = std::move(narrowing)};
+  parts_.volumes.Acquire(owner, id, mounts, [this, id](Status acquired, wire::Volume::Kind failed) {
+    if (acquired) return Acquired(id);
+    if (Sandbox* const refused = parts_.registry.Look(id)) {
+      Refuse(*refused, CreateError(std::move(acquired).error(), failed));
+    }
+  });
 }
 
 void Creates::Acquired(const std::string& id) {

@@ -99,7 +99,8 @@ class Creates {
   // continues.
   Sandbox& Add(Sandbox sandbox, const std::shared_ptr<Attempt>& attempt,
                std::shared_ptr<Launch> launch);
-  void HaveVolumes(const std::string& id, const std::vector<VolumeMount>& mounts);
+  void HaveVolumes(const std::string& id, const std::vector<VolumeMount>& mounts,
+                   std::shared_ptr<const tenants::Narrowing> narrowing = nullptr);
   // Builds a recorded sandbox again whose entrypoint has never started.
   void BuildAgain(Sandbox& sandbox);
 

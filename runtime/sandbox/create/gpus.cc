@@ -71,6 +71,13 @@ Status Gpus::Give(size_t count, const std::vector<Sandbox>& others, Sandbox& san
     if (shared_ || holders.at(device.name) == 0) usable.push_back(&device);
   }
   if (usable.size() < count) {
+    // The count would tell a tenant how many the others have.
+    if (!sandbox.tenant.empty()) {
+      return Fail(Code::kResourceExhausted,
+                  "resourceLimits.gpu " + std::to_string(count) +
+                      ": not so many GPUs of this host are free; delete a sandbox that has one, or "
+                      "try later");
+    }
     return Fail(Code::kResourceExhausted,
                 "resourceLimits.gpu " + std::to_string(count) + ": " +
                     std::to_string(usable.size()) + " of " + std::to_string(offered_.size()) +

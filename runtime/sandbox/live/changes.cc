@@ -50,7 +50,7 @@ void Changes::Touch(const tenants::Caller& caller, const std::string& id) {
   const int64_t since_ms = now_ms - (touched == touched_ms_.end() ? 0 : touched->second);
   if (since_ms >= 0 && since_ms < *renew_interval_seconds_ * 1000) return;
   int64_t ahead_s = *sandbox->spec.renew_by_seconds;
-  const SharedTerms terms = parts_.terms.Of(sandbox->tenant);
+  const SharedTerms terms = parts_.terms.Of(sandbox->tenant, caller);
   if (terms && terms->max.timeout_seconds != 0) {
     ahead_s = std::min(ahead_s, static_cast<int64_t>(terms->max.timeout_seconds));
   }

@@ -6,6 +6,7 @@
 
 #include "images/report.h"
 #include "runtime/base/disk_full.h"
+#include "runtime/base/fair_places.h"
 #include "runtime/base/log.h"
 #include "runtime/base/private_paths.h"
 #include "runtime/base/sandbox_id.h"
@@ -76,8 +77,13 @@ uint64_t Snapshots::BytesLeft() const {
   return used < config_.max_bytes ? config_.max_bytes - used : 0;
 }
 
-Status Snapshots::CheckCount() const {
-  if (snapshots_.size() < config_.max_count) return {};
+Status Snapshots::CheckCount(const std::string& owner) const {
+  Owned owned;
+  CountOwned(owner, &owned);
+  if (FairPlaces::Allows(config_.max_count, owner, snapshots_.size(), owned.snapshots)) return {};
+  if (!owner.empty()) {
+    return Fail(NoRoom("tenant " + owner + " has as many snapshots as others leave it"));
+  }
   return Fail(NoRoom("there are " + std::to_string(snapshots_.size()) +
                      " snapshots, as many as [snapshots] max_count allows"));
 }
@@ -88,8 +94,16 @@ Status Snapshots::CheckBytes() const {
                      " bytes that [snapshots] max_bytes allows"));
 }
 
-Result<Snapshot> Snapshots::Take(const Sandbox& source, const std::string& name,
-                                 std::shared_ptr<const void> use) {
+void Snapshots::CountOwned(const std::string& tenant, Owned* owned) const {
+  for (const auto& [id, snapshot] : snapshots_) owned->snapshots += snapshot.tenant == tenant;
+}
+
+Status Snapshots::CheckQuota(const std::string& owner, const tenants::Caller& caller) const {
+  return quota_ ? quota_(owner, caller) : Status();
+}
+
+Result<Snapshot> Snapshots::Take(const tenants::Caller& caller, const Sandbox& source,
+                                 const std::string& name, std::shared_ptr<const void> use) {
   for (const auto& [id, other] : snapshots_) {
     if (other.sandbox_id != source.id || other.state != Stage::kCreating) continue;
     return Fail(Code::kFailedPrecondition, "snapshot " + id + " of sandbox " + source.id +
@@ -100,7 +114,8 @@ Result<Snapshot> Snapshots::Take(const Sandbox& source, const std::string& name,
                 "sandbox " + source.id + " is made of " + std::to_string(source.layers.size()) +
                     " layers, those of its snapshots included, and no root takes more");
   }
-  ATOLL_TRY(CheckCount());
+  ATOLL_TRY(CheckQuota(source.tenant, caller));
+  ATOLL_TRY(CheckCount(source.tenant));
   ATOLL_TRY(CheckBytes());
   Snapshot snapshot;
   snapshot.id = NewSandboxId();
@@ -137,25 +152,29 @@ Result<Snapshot> Snapshots::Take(const Sandbox& source, const std::string& name,
 
 void Snapshots::Import(const tenants::Caller& caller, UniqueFd archive, std::string name,
                        Check check, Imported done) {
+  if (Status may = CheckQuota(caller.tenant, caller); !may) {
+    return done(Fail(std::move(may).error()));
+  }
   images_.ImportLayers(
       caller, std::move(archive),
       [check = std::move(check)](const images::Image& image) -> Status {
         ATOLL_ASSIGN(const Snapshot snapshot, SnapshotOf(image));
         return check(snapshot);
       },
-      guard_([this, tenant = caller.tenant, name = std::move(name),
+      guard_([this, caller, name = std::move(name),
               done = std::move(done)](const Result<images::Image>& image) {
-        done(image ? Admit(tenant, *image, name) : Fail(image.error()));
+        done(image ? Admit(caller, *image, name) : Fail(image.error()));
       }));
 }
 
-Result<Snapshot> Snapshots::Admit(const std::string& tenant, const images::Image& image,
+Result<Snapshot> Snapshots::Admit(const tenants::Caller& caller, const images::Image& image,
                                   const std::string& name) {
   // Other snapshots may have been added during the import.
-  ATOLL_TRY(CheckCount());
+  ATOLL_TRY(CheckQuota(caller.tenant, caller));
+  ATOLL_TRY(CheckCount(caller.tenant));
   ATOLL_ASSIGN(Snapshot snapshot, SnapshotOf(image));
   snapshot.id = NewSandboxId();
-  snapshot.tenant = tenant;
+  snapshot.tenant = caller.tenant;
   if (!name.empty()) snapshot.name = name;
   snapshot.state = Stage::kReady;
   snapshot.reason = "snapshot_imported";

@@ -31,6 +31,7 @@
 #include "runtime/base/guard.h"
 #include "runtime/base/result.h"
 #include "runtime/sandbox/record/sandbox.h"
+#include "runtime/sandbox/state/quotas.h"
 #include "runtime/sandbox/store/snapshot_store.h"
 #include "runtime/tenants/caller.h"
 #include "runtime/wire/reply.h"
@@ -62,11 +63,18 @@ class Snapshots {
   Snapshots(const Snapshots&) = delete;
   Snapshots& operator=(const Snapshots&) = delete;
 
+  // Sets the check whether the owner, and the caller's key, may have another snapshot.
+  using Quota = std::function<Status(const std::string& owner, const tenants::Caller& caller)>;
+  void SetQuota(Quota quota) { quota_ = std::move(quota); }
+  // Adds the snapshots of the tenant, whatever their state.
+  void CountOwned(const std::string& tenant, Owned* owned) const;
+
   // Takes a snapshot of a live sandbox, whose owner it gets. Records it as Creating, and as Ready
   // or Failed later. kFailedPrecondition: a snapshot of the sandbox is in flight, or there would be
   // too many layers. kResourceExhausted, ENOSPC: a limit of the operator, or a full disk.
-  Result<Snapshot> Take(const Sandbox& source, const std::string& name,
-                        std::shared_ptr<const void> use);
+  // QuotaError.
+  Result<Snapshot> Take(const tenants::Caller& caller, const Sandbox& source,
+                        const std::string& name, std::shared_ptr<const void> use);
   // Imports a snapshot that a daemon has exported (snapshot_facts.h) as a new Ready one, which the
   // caller owns. `name`
   // empty: it keeps its own name. `check` may refuse it by its description, and runs on another
@@ -76,8 +84,9 @@ class Snapshots {
   using Imported = std::function<void(const Result<Snapshot>&)>;
   void Import(const tenants::Caller& caller, UniqueFd archive, std::string name, Check check,
               Imported done);
-  // kResourceExhausted, ENOSPC: the number of snapshots has reached the operator's limit.
-  Status CheckCount() const;
+  // kResourceExhausted, ENOSPC: the number of snapshots has reached the operator's limit, or the
+  // owner has to leave the rest to others (fair_places.h).
+  Status CheckCount(const std::string& owner) const;
   // Returns null for an unknown id, and for a snapshot that the caller does not see. Valid until
   // the next call.
   const Snapshot* Find(const tenants::Caller& caller, const std::string& id) const;
@@ -122,7 +131,8 @@ class Snapshots {
         config_(std::move(config)) {}
 
   Status Load();
-  Result<Snapshot> Admit(const std::string& tenant, const images::Image& image,
+  Status CheckQuota(const std::string& owner, const tenants::Caller& caller) const;
+  Result<Snapshot> Admit(const tenants::Caller& caller, const images::Image& image,
                          const std::string& name);
   uint64_t BytesLeft() const;
   void Hold(const Snapshot& snapshot);
@@ -139,6 +149,7 @@ class Snapshots {
   images::ImageStore& images_;
   SnapshotStore& store_;
   const Config config_;
+  Quota quota_;
   std::map<std::string, Snapshot> snapshots_;
   std::map<wire::LayerId, uint32_t> layer_users_;
   std::deque<Copy> waiting_;

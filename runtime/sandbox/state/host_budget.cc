@@ -68,11 +68,13 @@ Ceiling CeilingOf(const Spec& spec) {
           spec.limits.pids + buckets * wire::kBucketPids};
 }
 
-Owned OwnedFor(const Spec& spec) {
+Owned OwnedFor(const Sandbox& sandbox) {
+  const cgroup::Limits& limits = sandbox.spec.limits;
   return {.sandboxes = 1,
-          .cpu_millis = spec.limits.cpu_millis,
-          .memory_bytes = spec.limits.memory_bytes,
-          .disk_bytes = spec.limits.disk_bytes};
+          .cpu_millis = limits.cpu_millis,
+          .memory_bytes = limits.memory_bytes,
+          .disk_bytes = limits.disk_bytes,
+          .gpus = sandbox.devices.size()};
 }
 
 Status CheckReservation(const HostBudget& budget, const Reservation& held,
@@ -200,36 +202,47 @@ Status CheckBudget(const HostBudget& budget, const Held& held, const Spec& spec)
   return {};
 }
 
-Status CheckKept(const std::string& tenant, const std::string& wish, uint64_t kept, uint32_t most) {
-  if (kept <= most) return {};
+Status CheckKept(const std::string& tenant, const std::string& wish, const Kept& kept,
+                 uint64_t more, uint32_t most) {
+  if (FairPlaces::Allows(most, tenant, kept.all, kept.own, more)) return {};
   if (!tenant.empty()) {
     return Fail(Code::kInvalidArgument,
-                wish + ", more sandboxes would be kept than this host keeps; ask for less");
+                wish + ", more sandboxes would be kept than this host keeps for tenant " + tenant +
+                    "; ask for less");
   }
   return Fail(Code::kInvalidArgument, wish + ", all pools and templates could keep " +
-                                          std::to_string(kept) + " sandboxes; at most " +
+                                          std::to_string(kept.all + more) + " sandboxes; at most " +
                                           std::to_string(most) +
                                           " are kept here (runtime.parked_sandboxes)");
 }
 
 void Room::Hold(const Sandbox& sandbox) {
-  OnTransition(sandbox, State::kGone);
+  Count(sandbox, State::kGone, sandbox.state);
+}
+
+void Room::Drop(const Sandbox& sandbox) {
+  Count(sandbox, sandbox.state, State::kGone);
 }
 
 void Room::OnTransition(const Sandbox& sandbox, State before) {
-  if (sandbox.stocked) return;
-  if (Holds(before) != Holds(sandbox.state)) {
-    Holds(sandbox.state) ? held_.Add(sandbox.spec) : held_.Remove(sandbox.spec);
+  Count(sandbox, before, sandbox.state);
+}
+
+void Room::Count(const Sandbox& sandbox, State before, State after) {
+  if (!sandbox.stocked && Holds(before) != Holds(after)) {
+    Holds(after) ? held_.Add(sandbox.spec) : held_.Remove(sandbox.spec);
   }
-  if (sandbox.tenant.empty() || CountsForQuota(before) == CountsForQuota(sandbox.state)) return;
-  Owned& owned = tenants_[sandbox.tenant];
-  const Owned one = OwnedFor(sandbox.spec);
-  if (CountsForQuota(sandbox.state)) {
+  // A member of a template runs its tenant's program before its claim.
+  const std::string& tenant = sandbox.stocked ? sandbox.spec.network.tenant : sandbox.tenant;
+  if (tenant.empty() || CountsForQuota(before) == CountsForQuota(after)) return;
+  Owned& owned = tenants_[tenant];
+  const Owned one = OwnedFor(sandbox);
+  if (CountsForQuota(after)) {
     owned += one;
     return;
   }
   owned -= one;
-  if (owned.sandboxes == 0) tenants_.erase(sandbox.tenant);
+  if (owned.sandboxes == 0) tenants_.erase(tenant);
 }
 
 void Room::Clear() {
@@ -238,7 +251,7 @@ void Room::Clear() {
 }
 
 Status Room::Check(const Sandbox& asked, const SharedTerms& terms, size_t before) const {
-  const Owned one = OwnedFor(asked.spec);
+  const Owned one = OwnedFor(asked);
   if (terms != nullptr) {
     Owned owned = OwnedBy(asked.tenant);
     for (size_t i = 0; i < before; ++i) owned += one;
@@ -264,9 +277,9 @@ Status Room::CheckStock(const Spec& member, bool another) const {
   return CheckBudget(budget_, all, member);
 }
 
-uint64_t Room::Kept() const {
-  uint64_t kept = 0;
-  for (const Holder& holder : holders_) kept += holder.kept();
+Kept Room::KeptFor(const std::string& tenant) const {
+  Kept kept;
+  for (const Holder& holder : holders_) holder.kept(tenant, &kept);
   return kept;
 }
 

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/base/fair_places.h"
 #include "runtime/base/result.h"
 #include "runtime/sandbox/record/sandbox.h"
 #include "runtime/sandbox/state/quotas.h"
@@ -54,9 +55,16 @@ struct Held {
   void Remove(const Spec& spec);
 };
 
-// Checks how many sandboxes all pools and templates together could keep once `wish` were granted.
-// kInvalidArgument: more than `most`. A tenant is not told what those of others add up to.
-Status CheckKept(const std::string& tenant, const std::string& wish, uint64_t kept, uint32_t most);
+// How many sandboxes pools and templates may keep.
+struct Kept {
+  uint64_t all = 0;
+  uint64_t own = 0;  // those of one tenant
+};
+// Checks whether the pools and templates of the tenant may keep `more` sandboxes. kInvalidArgument:
+// all together could keep more than `most`, or the tenant more than it has to leave to others
+// (fair_places.h). A tenant is not told what those of others add up to.
+Status CheckKept(const std::string& tenant, const std::string& wish, const Kept& kept,
+                 uint64_t more, uint32_t most);
 
 // kInvalidArgument: this host can never satisfy the request. kResourceExhausted with ENOMEM: it
 // cannot now.
@@ -64,8 +72,8 @@ Status CheckBudget(const HostBudget& budget, const Held& held, const Spec& asked
 
 // Tracks the promises of this host and decides whether another sandbox fits. Counts the sandboxes
 // of clients itself, for the host and for each tenant. Stocks of sandboxes that were built ahead
-// count their own members and give way to clients. Their members belong to no tenant before the
-// claim.
+// count their own members and give way to clients. Members of pools belong to no tenant before the
+// claim. Members of templates count for their tenant, because they run its program.
 //
 // Thread rule: on the loop.
 class Room {
@@ -74,8 +82,9 @@ class Room {
   struct Holder {
     // Resources of its present and coming members.
     std::function<Held()> held = [] { return Held(); };
-    std::function<uint32_t()> kept = [] { return uint32_t(); };  // sandboxes that it may keep
-    std::function<void()> give_way;                              // called when a create is coming
+    // Adds the sandboxes that it may keep.
+    std::function<void(const std::string& tenant, Kept* kept)> kept = [](const auto&, Kept*) {};
+    std::function<void()> give_way;  // called when a create is coming
   };
   explicit Room(HostBudget budget) : budget_(std::move(budget)) {}
   Room(const Room&) = delete;
@@ -89,14 +98,18 @@ class Room {
   void Add(CountOwned count) { counts_.push_back(std::move(count)); }
 
   // Counts a client's sandbox as its state demands. Call once for each; OnTransition does the rest,
-  // down to the end. A stocked sandbox is counted by its stock instead.
+  // down to the end. A stocked sandbox counts for its tenant only: its stock counts it for the
+  // host.
   void Hold(const Sandbox& sandbox);
+  // Undoes Hold, for a sandbox that is about to count otherwise.
+  void Drop(const Sandbox& sandbox);
   // A watcher of the machine.
   void OnTransition(const Sandbox& sandbox, State before);
   void Clear();
 
-  // Checks whether a client may have another such sandbox after `before` equal ones. Ignores
-  // stocks, because they give way. QuotaError: its tenant may not. Other errors: see CheckBudget.
+  // Checks whether a client may have another such sandbox after `before` equal ones. Of its devices
+  // only the number matters. Ignores stocks, because they give way. QuotaError: its tenant may not.
+  // Other errors: see CheckBudget.
   Status Check(const Sandbox& asked, const SharedTerms& terms, size_t before = 0) const;
   // Like Check, for a sandbox that its tenant has already.
   Status CheckHost(const Spec& asked) const { return CheckBudget(budget_, held_, asked); }
@@ -105,17 +118,19 @@ class Room {
   // Checks whether there is room for `member` beside all others, stocks included. `another`: the
   // stocks do not count it yet.
   Status CheckStock(const Spec& member, bool another) const;
-  // Returns the number of sandboxes that all stocks together may keep.
-  uint64_t Kept() const;
+  // Returns the number of sandboxes that all stocks together may keep, and the tenant's part of it.
+  Kept KeptFor(const std::string& tenant) const;
   void GiveWay();
 
   const HostBudget& budget() const { return budget_; }
   const Held& held() const { return held_; }
 
  private:
+  void Count(const Sandbox& sandbox, State before, State after);
+
   const HostBudget budget_;
   Held held_;                             // sandboxes of clients
-  std::map<std::string, Owned> tenants_;  // sandboxes of tenants; no entry: none
+  std::map<std::string, Owned> tenants_;  // sandboxes and members of tenants; no entry: none
   std::vector<Holder> holders_;
   std::vector<CountOwned> counts_;
 };

@@ -39,6 +39,7 @@ constexpr auto kRows = std::to_array<Row>({
     {"cpu", &tenants::Quota::cpu_millis, &Owned::cpu_millis, CpuText, true},
     {"memory", &tenants::Quota::memory_bytes, &Owned::memory_bytes, cgroup::BytesText, true},
     {"disk", &tenants::Quota::disk_bytes, &Owned::disk_bytes, cgroup::BytesText, true},
+    {"gpus", &tenants::Quota::gpus, &Owned::gpus, CountText, false},
     {"volumes", &tenants::Quota::volumes, &Owned::volumes, CountText, false},
     {"snapshots", &tenants::Quota::snapshots, &Owned::snapshots, CountText, false},
     {"pools", &tenants::Quota::pools, &Owned::pools, CountText, false},
@@ -129,6 +130,16 @@ Status CheckSnapshotQuota(const SharedTerms& terms, const Owned& owned) {
 
 Status CheckPoolQuota(const SharedTerms& terms, const Owned& owned) {
   return CheckRows(terms, owned, {.pools = 1});
+}
+
+Status CheckPoolSize(const SharedTerms& terms, uint64_t members, const Owned& each) {
+  Owned all;
+  for (const Row& row : kRows) {
+    if (__builtin_mul_overflow(each.*row.amount, members, &(all.*row.amount))) {
+      all.*row.amount = UINT64_MAX;
+    }
+  }
+  return CheckRows(terms, {}, all);
 }
 
 }  // namespace atl::sandbox

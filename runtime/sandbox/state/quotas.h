@@ -34,6 +34,7 @@ struct Owned {
   uint64_t cpu_millis = 0;
   uint64_t memory_bytes = 0;
   uint64_t disk_bytes = 0;  // limits of sandboxes and volumes
+  uint64_t gpus = 0;
   uint64_t volumes = 0;
   uint64_t snapshots = 0;
   uint64_t pools = 0;
@@ -49,5 +50,7 @@ Status CheckSandboxQuota(const SharedTerms& terms, const Owned& owned, const Own
 Status CheckVolumeQuota(const SharedTerms& terms, const Owned& owned, uint64_t disk_bytes);
 Status CheckSnapshotQuota(const SharedTerms& terms, const Owned& owned);
 Status CheckPoolQuota(const SharedTerms& terms, const Owned& owned);
+// Checks whether the tenant could have so many sandboxes of that size, if it had nothing else.
+Status CheckPoolSize(const SharedTerms& terms, uint64_t members, const Owned& each);
 
 }  // namespace atl::sandbox

@@ -87,15 +87,6 @@ Status Terms::CheckMakesImages() const {
                 " may only use images of the host: an operator gives it others");
 }
 
-Status Terms::CheckTemplates() const {
-  const bool has_limits = max != tenants::Quota() || !images.empty() || ceiling || policy_locked;
-  if (!has_limits && !key_narrowed) return {};
-  return Refuse(
-      "templates run programs before a create pays for them, so " +
-      (has_limits ? "tenant " + tenant + ", which has limits," : "this key, which is narrowed,") +
-      " gets none; use a pool");
-}
-
 Result<SharedTerms> MakeTerms(const tenants::Tenant& tenant) {
   auto terms = std::make_shared<Terms>();
   terms->tenant = tenant.name;
@@ -132,7 +123,6 @@ SharedTerms TermsTable::Of(const std::string& owner, const tenants::Caller& call
   if (terms == nullptr || caller.narrowing == nullptr) return terms;
   const tenants::Narrowing& narrowing = *caller.narrowing;
   auto narrowed = std::make_shared<Terms>(*terms);
-  narrowed->key_narrowed = true;
   narrowed->max = Lower(narrowed->max, narrowing.max);
   auto rules = NormalRules(narrowing.images);
   narrowed->key_images = rules ? *std::move(rules) : std::vector<std::string>{kNoImage};

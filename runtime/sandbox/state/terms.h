@@ -34,7 +34,6 @@ struct Terms {
   std::vector<std::string> key_images;  // further rules, of the caller's key; none: all
   netpolicy::SharedCeiling ceiling;     // null: none
   bool policy_locked = false;
-  bool key_narrowed = false;  // the caller's key may do less than its role
 
   // kPermissionDenied: the tenant or the key may not use the image. An empty `digest` means that it
   // is not known yet.
@@ -46,9 +45,6 @@ struct Terms {
   // kPermissionDenied: rules bind the images of the tenant or of the key. They go by names, so who
   // gives names to contents could use any contents.
   Status CheckMakesImages() const;
-  // kPermissionDenied: the tenant has limits, or the key is narrowed. Nothing checks what the
-  // members of a template do before their claim.
-  Status CheckTemplates() const;
 };
 // Null: no terms. Everything that belongs to the host, and a daemon without tenants, has none.
 using SharedTerms = std::shared_ptr<const Terms>;

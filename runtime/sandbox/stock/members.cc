@@ -57,7 +57,10 @@ void Members::Give(const std::string& id, const tenants::Caller& caller, const W
   if (member == nullptr || !IsLive(member->state)) {
     return refuse(Error(Code::kUnavailable, "what was to be claimed has ended; try again"));
   }
+  // The claim takes the member's share of the quota over.
+  parts_.room.Drop(*member);
   auto claimed = parts_.check.Claimed(caller, wanted, *member);
+  parts_.room.Hold(*member);
   if (!claimed) return refuse(std::move(claimed).error());
   // The member is frozen or unknown to clients, so no program of its client has run without the
   // policy.
@@ -72,6 +75,7 @@ void Members::Give(const std::string& id, const tenants::Caller& caller, const W
     return refuse(std::move(recorded).error().Wrap("record the new sandbox"));
   }
   attempt->KeyStored();
+  parts_.room.Drop(*member);
   parts_.registry.Exchange(*member, std::move(*claimed));
   Sandbox& sandbox = *member;
   parts_.room.Hold(sandbox);

@@ -99,10 +99,11 @@ std::string Templates::TenantOf(const std::string& id) const {
   return found == templates_.end() ? "" : found->second.record.tenant;
 }
 
-uint32_t Templates::Kept() const {
-  uint32_t kept = 0;
-  for (const auto& [id, of] : templates_) kept += of.record.stock;
-  return kept;
+void Templates::CountKept(const std::string& tenant, Kept* kept) const {
+  for (const auto& [id, of] : templates_) {
+    kept->all += of.record.stock;
+    if (of.record.tenant == tenant) kept->own += of.record.stock;
+  }
 }
 
 Held Templates::stock() const {
@@ -121,14 +122,20 @@ Held Templates::stock() const {
 Result<std::string> Templates::Create(const tenants::Caller& caller, TemplateRecord record) {
   record.tenant = caller.tenant;
   if (stopped_) return Fail(Code::kUnavailable, "atolld is shutting down");
-  ATOLL_TRY(parts_.check.MakesTemplates(caller));
-  if (templates_.size() >= kMaxTemplates) {
-    return Fail(Code::kResourceExhausted, "there are " + std::to_string(kMaxTemplates) +
-                                              " templates, as many as may be; delete one");
+  ATOLL_TRY(parts_.check.Ahead(caller, record.image, record.resource_limits,
+                               std::max<uint32_t>(1, record.stock)));
+  const auto one = [](const Template&) { return 1; };
+  if (!FairPlaces::Allows(kMaxTemplates, record.tenant, templates_.size(),
+                          SumOf(record.tenant, one))) {
+    return Fail(
+        Code::kResourceExhausted,
+        record.tenant.empty()
+            ? "there are " + std::to_string(kMaxTemplates) +
+                  " templates, as many as may be; delete one"
+            : "tenant " + record.tenant + " has as many templates as others leave it; delete one");
   }
-  const uint64_t kept = parts_.room.Kept() + record.stock;
-  ATOLL_TRY(CheckKept(record.tenant, "stock: with " + std::to_string(record.stock) + " more", kept,
-                      most_members_));
+  ATOLL_TRY(CheckKept(record.tenant, "stock: with " + std::to_string(record.stock) + " more",
+                      parts_.room.KeptFor(record.tenant), record.stock, most_members_));
   ATOLL_ASSIGN(const Sandbox member, MemberOf(record));
   // Refuses only a template that could never fit. A template that does not fit now may fit later.
   if (const Status room = parts_.room.CheckStock(member.spec, true);
@@ -204,6 +211,21 @@ Result<const TemplateRecord*> Templates::Usable(const tenants::Caller& caller,
                                    (record.failure.empty() ? "" : ": " + record.failure));
 }
 
+template <typename Count>
+size_t Templates::SumOf(const std::string& tenant, Count count) const {
+  size_t sum = 0;
+  for (const auto& [id, of] : templates_) {
+    if (of.record.tenant == tenant) sum += static_cast<size_t>(count(of));
+  }
+  return sum;
+}
+
+bool Templates::MayBuild(const Template& of, size_t coming, size_t most) const {
+  const std::string& tenant = of.record.tenant;
+  return FairPlaces::Allows(most, tenant, coming,
+                            SumOf(tenant, [](const Template& each) { return each.coming.size(); }));
+}
+
 size_t Templates::waiting() const {
   size_t all = 0;
   for (const auto& [id, of] : templates_) all += of.waiters.size();
@@ -226,9 +248,12 @@ void Templates::Claim(const tenants::Caller& caller, const Wanted& wanted,
   if (now < of.retry_us && of.coming.empty()) {
     return Refuse(waiter, NoneToBeHad(of.record.id, of.trouble));
   }
-  if (waiting() >= kMostWaiting) {
+  const std::string& tenant = of.record.tenant;
+  if (!FairPlaces::Allows(kMostWaiting, tenant, waiting(), SumOf(tenant, [](const Template& each) {
+                            return each.waiters.size();
+                          }))) {
     return Refuse(waiter, Error(Code::kResourceExhausted,
-                                std::to_string(kMostWaiting) +
+                                (tenant.empty() ? std::to_string(kMostWaiting) : "too many") +
                                     " creates wait for sandboxes of templates; try again later, "
                                     "or make the template with a larger stock"));
   }
@@ -273,8 +298,6 @@ void Templates::Look() {
       Refuse(waiter, Error(Code::kUnavailable,
                            "no sandbox of template '" + id + "' was ready in time; try again"));
     }
-    // A reload has taken templates from their tenant, so its programs run no longer.
-    if (!parts_.check.MakesTemplates({.tenant = of.record.tenant})) DisposeAll(of);
     if (of.ready.empty()) continue;
     if (now - of.ready.front().since_us > kProvenUs) of.failures = 0;
     const Sandbox* member = parts_.registry.Look(of.ready.front().id);
@@ -399,7 +422,8 @@ void Templates::Pump() {
   for (const auto& [id, of] : templates_) coming += of.coming.size();
   // Serves waiting creates first, without delay.
   for (auto& [id, of] : templates_) {
-    while (of.coming.size() < of.waiters.size() && coming < kMostComing && now >= of.retry_us) {
+    while (of.coming.size() < of.waiters.size() && now >= of.retry_us &&
+           MayBuild(of, coming, kMostComing)) {
       const size_t before = of.coming.size();
       Build(of);
       if (of.coming.size() == before) break;
@@ -407,10 +431,12 @@ void Templates::Pump() {
     }
   }
   if (coming >= kMostStocking) return;
+  // A template that has to leave the places to others waits for the end of a preparation.
   Template* next = nullptr;
   int64_t soonest = INT64_MAX;
   for (auto& [id, of] : templates_) {
     if (of.ready.size() >= of.record.stock || !of.coming.empty()) continue;
+    if (!MayBuild(of, coming, kMostStocking)) continue;
     soonest = std::min(soonest, of.retry_us);
     if (now < of.retry_us) continue;
     if (next == nullptr || of.ready.size() < next->ready.size()) next = &of;
@@ -440,13 +466,15 @@ void Templates::PumpLater(int64_t delay_us) {
 
 void Templates::Build(Template& of) {
   const auto member = MemberOf(of.record);
-  const Status room = member ? parts_.room.CheckStock(member->spec, true) : Fail(member.error());
+  Status room =
+      member ? parts_.check.CheckStock(of.record.tenant, member->spec) : Fail(member.error());
+  if (room) room = parts_.check.CheckMemberQuota(of.record.tenant, *member);
   if (!room) {
     // The lack of room is temporary and not the template's fault; Look tries again.
     of.trouble = room.error().message();
-    // A refusal lasts until a reload. Without a delay this template would always be the next one,
-    // and others would get no members.
-    if (room.error().code() == Code::kPermissionDenied) {
+    // A refusal by the tenant's terms lasts. Without a delay this template would always be the next
+    // one, and others would get no members.
+    if (room.error().code() == Code::kPermissionDenied || room.error().error_number() == kByTerms) {
       of.retry_us = parts_.clock.BootMicros() + kFirstTryAgainUs;
     }
     for (const Waiter& waiter : std::exchange(of.waiters, {})) Refuse(waiter, room.error());

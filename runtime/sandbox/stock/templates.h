@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "runtime/base/clock.h"
+#include "runtime/base/fair_places.h"
 #include "runtime/base/guard.h"
 #include "runtime/base/loop.h"
 #include "runtime/base/result.h"
@@ -92,8 +93,8 @@ class Templates {
   std::vector<const TemplateRecord*> Records(const tenants::Caller& caller) const;
   // Returns the owner of the template; empty: the host, or there is no such template.
   std::string TenantOf(const std::string& id) const;
-  // Returns the number of members that all templates may keep.
-  uint32_t Kept() const;
+  // Adds the members that all templates may keep.
+  void CountKept(const std::string& tenant, Kept* kept) const;
   // Resources reserved for ready members and for those being prepared.
   Held stock() const;
   // Returns a template that may use the image of that owner; null if there is none.
@@ -147,6 +148,12 @@ class Templates {
   bool Adopt(const Sandbox& member);
   Template* OwnerOf(const std::string& member);
   size_t waiting() const;
+  // Returns the sum of `count` over the templates of the tenant.
+  template <typename Count>
+  size_t SumOf(const std::string& tenant, Count count) const;
+  // Returns whether the tenant of the template may have another of `most` members in preparation,
+  // of which there are `coming`.
+  bool MayBuild(const Template& of, size_t coming, size_t most) const;
   void Prepared(const std::string& id, const Status& prepared);
   void Rested(const std::string& id, const Status& rested);
   // Gives a member that has become ready to the create that has waited longest. Returns false if no

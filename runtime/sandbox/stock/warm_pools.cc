@@ -77,6 +77,12 @@ Status WarmPools::Load() {
   return {};
 }
 
+void WarmPools::CountOwned(const std::string& tenant, Owned* owned) const {
+  for (const auto& [key, pool] : pools_) {
+    if (!pool.used_us && pool.record.tenant == tenant) ++owned->pools;
+  }
+}
+
 uint32_t WarmPools::MostOf(const PoolCapacity& capacity) {
   return std::max(capacity.buffer_max, capacity.pool_min);
 }
@@ -91,22 +97,29 @@ Status WarmPools::CheckCapacity(const std::string& tenant, const std::string& ke
   if (capacity.buffer_max == 0) {
     return Fail(Code::kInvalidArgument, "capacitySpec: bufferMax must be at least 1");
   }
-  uint64_t kept = uint64_t{MostOf(capacity)} + parts_.room.Kept() - Kept();
-  for (const auto& [other, pool] : pools_) {
-    if (other != key && !pool.used_us) kept += MostOf(pool.record.capacity);
+  Kept others = parts_.room.KeptFor(tenant);
+  if (const auto old = pools_.find(key); old != pools_.end()) {
+    others.all -= MostOf(old->second.record.capacity);
+    others.own -= MostOf(old->second.record.capacity);
   }
   return CheckKept(tenant,
                    "capacitySpec: with bufferMax " + std::to_string(capacity.buffer_max) +
                        " and poolMin " + std::to_string(capacity.pool_min),
-                   kept, most_members_);
+                   others, MostOf(capacity), most_members_);
 }
 
-uint32_t WarmPools::Kept() const {
-  uint32_t kept = 0;
+Status WarmPools::CheckTerms(const tenants::Caller& caller, const PoolRecord& pool) const {
+  uint32_t members = MostOf(pool.capacity);
+  if (caller.narrowing) members = std::max(members, pool.capacity.pool_max);
+  return parts_.check.Ahead(caller, pool.image, pool.resource_limits, members);
+}
+
+void WarmPools::CountKept(const std::string& tenant, Kept* kept) const {
   for (const auto& [name, pool] : pools_) {
-    if (!pool.used_us) kept += MostOf(pool.record.capacity);
+    if (pool.used_us) continue;
+    kept->all += MostOf(pool.record.capacity);
+    if (pool.record.tenant == tenant) kept->own += MostOf(pool.record.capacity);
   }
-  return kept;
 }
 
 WarmPools::Pools::iterator WarmPools::FindNamed(const std::string& tenant,
@@ -126,10 +139,14 @@ Status WarmPools::Create(const tenants::Caller& caller, PoolRecord record) {
   if (FindNamed(caller.tenant, record.key) != pools_.end()) {
     return Fail(Code::kAlreadyExists, "pool '" + record.key + "' exists");
   }
+  if (const SharedTerms terms = parts_.terms.Of(caller.tenant, caller)) {
+    ATOLL_TRY(CheckPoolQuota(terms, parts_.room.OwnedBy(caller.tenant)));
+  }
   record.tenant = caller.tenant;
   record.key = PoolKey(caller.tenant, record.key);
   ATOLL_TRY(CheckCapacity(record.tenant, record.key, record.capacity));
   ATOLL_TRY(parts_.check.AllowedImage(caller, record.image, nullptr));
+  ATOLL_TRY(CheckTerms(caller, record));
   ATOLL_ASSIGN(const Sandbox member, parts_.check.PoolMember(record));
   // Refuses only a pool that could never fit. A pool that does not fit now may fit later.
   if (const Status room = parts_.room.CheckStock(member.spec, true);
@@ -153,6 +170,7 @@ Status WarmPools::Resize(const tenants::Caller& caller, const std::string& name,
   ATOLL_TRY(CheckCapacity(caller.tenant, found->first, capacity));
   PoolRecord record = found->second.record;
   record.capacity = capacity;
+  ATOLL_TRY(CheckTerms(caller, record));
   ATOLL_TRY(parts_.store.Write(record));
   Pool& pool = found->second;
   pool.record = std::move(record);
@@ -332,7 +350,7 @@ std::unique_ptr<ParkedSandbox> WarmPools::TakeAutomatic(
 
 // Named pools come first within the limit of all members.
 bool WarmPools::HasRoomForAutomatic(uint32_t pools) const {
-  return parts_.room.Kept() + uint64_t{pools} * kAutomatic.buffer_max <= most_members_;
+  return parts_.room.KeptFor("").all + uint64_t{pools} * kAutomatic.buffer_max <= most_members_;
 }
 
 WarmPools::Pools::iterator WarmPools::LeastRecent() {
@@ -527,7 +545,8 @@ void WarmPools::PumpLater(int64_t delay_us) {
 
 void WarmPools::Build(Pool& pool) {
   auto member = parts_.check.PoolMember(pool.record);
-  const Status room = member ? parts_.room.CheckStock(member->spec, true) : Fail(member.error());
+  const Status room =
+      member ? parts_.check.CheckStock(pool.record.tenant, member->spec) : Fail(member.error());
   // The next Look tries again.
   if (!room) {
     pool.trouble = room.error().message();

@@ -79,6 +79,7 @@ class WarmPools {
     Builder& builder;
     PoolStore& store;
     const Room& room;
+    const TermsTable& terms;
     const Check& check;
     Orphans& orphans;
   };
@@ -97,13 +98,16 @@ class WarmPools {
   ~WarmPools() { parts_.loop.Cancel(timer_); }
 
   Status Load();
+  // Adds the named pools of the tenant.
+  void CountOwned(const std::string& tenant, Owned* owned) const;
 
   // A name is one of the caller's tenant.
   //
   // Creates a pool of the caller; `record.key` is its name. kAlreadyExists. kInvalidArgument: the
-  // bounds are invalid, or exceed `most_members`. Other errors: see Check::PoolMember.
+  // bounds are invalid, or exceed `most_members`. QuotaError. Other errors: see Check::PoolMember.
   Status Create(const tenants::Caller& caller, PoolRecord record);
-  // Changes the bounds. kNotFound. Other errors: see Create.
+  // Changes the bounds. kNotFound. Other errors: see Create. A narrowed key sets no bound that is
+  // beyond its own limits.
   Status Resize(const tenants::Caller& caller, const std::string& name,
                 const PoolCapacity& capacity);
   // Removes the pool. kFailedPrecondition: sandboxes of it live.
@@ -148,9 +152,9 @@ class WarmPools {
   void Lost(const std::string& id);
 
   bool LayerInUse(wire::LayerId layer) const;
-  // Kept returns the number of members that named pools may keep. stock returns the resources
-  // reserved for existing members.
-  uint32_t Kept() const;
+  // CountKept adds the members that named pools may keep. stock returns the resources reserved for
+  // existing members.
+  void CountKept(const std::string& tenant, Kept* kept) const;
   const Held& stock() const { return stock_; }
   const PoolStats& stats() const { return stats_; }
   // Returns the number of automatic pools.
@@ -190,6 +194,9 @@ class WarmPools {
   void CountCold(const std::string& key, ColdReason reason);
   Status CheckCapacity(const std::string& tenant, const std::string& key,
                        const PoolCapacity& capacity) const;
+  // kPermissionDenied, QuotaError: the pool would be more than its tenant, or the caller's key, may
+  // have at a time.
+  Status CheckTerms(const tenants::Caller& caller, const PoolRecord& pool) const;
   static uint32_t MostOf(const PoolCapacity& capacity);
   Pools::iterator FindNamed(const std::string& tenant, const std::string& name);
   Pools::const_iterator FindNamed(const std::string& tenant, const std::string& name) const;

@@ -25,8 +25,9 @@ struct VolumeRecord {
   std::string directory;  // wire::VolumeDirectory
   State state = State::kMaking;
   int64_t created_at_ms = 0;
-  std::string owner;   // the sandbox whose end removes the volume; empty: none
-  std::string tenant;  // empty: the host
+  std::string owner;        // the sandbox whose end removes the volume; empty: none
+  std::string tenant;       // empty: the host
+  uint64_t disk_bytes = 0;  // disk limit of a tenant's volume; 0: none
 
   static constexpr auto kId = &VolumeRecord::directory;
 };
@@ -38,6 +39,7 @@ void VisitFields(R& volume, Io& io) {
   io.Word("state", volume.state, kVolumeStates);
   io.Required("owner", volume.owner);
   io.Optional("tenant", volume.tenant);
+  io.Optional("disk_bytes", volume.disk_bytes);
 }
 
 using VolumeStore = RecordTable<VolumeRecord>;

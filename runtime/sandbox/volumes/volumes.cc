@@ -139,20 +139,20 @@ void Volumes::Create(const tenants::Caller& caller, const std::string& name, uin
   }
   const std::string directory = wire::VolumeDirectory(caller.tenant, name);
   if (Status fits = CheckLength(directory); !fits) return done(Fail(std::move(fits).error()));
-  MakeNamed(caller.tenant, directory, disk_bytes, std::move(done));
+  MakeNamed(caller, directory, disk_bytes, std::move(done));
 }
 
-void Volumes::MakeNamed(const std::string& tenant, const std::string& directory,
+void Volumes::MakeNamed(const tenants::Caller& owner, const std::string& directory,
                         uint64_t disk_bytes, Made done) {
   if (Volume* volume = Look(directory)) {
     if (Usable(*volume)) return done(Fail(Code::kAlreadyExists, Named(directory) + " exists"));
-    return Await(directory, [this, tenant, directory, disk_bytes,
+    return Await(directory, [this, owner, directory, disk_bytes,
                              done = std::move(done)](const Status& waited) {
-      waited ? MakeNamed(tenant, directory, disk_bytes, done) : done(Fail(waited.error()));
+      waited ? MakeNamed(owner, directory, disk_bytes, done) : done(Fail(waited.error()));
     });
   }
   if (Status limit = CheckLimit(disk_bytes); !limit) return done(Fail(std::move(limit).error()));
-  Make({directory, VolumeStage::kReady, clock_.UnixMillis(), "", tenant}, disk_bytes,
+  Make(owner, {directory, VolumeStage::kReady, clock_.UnixMillis(), "", owner.tenant, disk_bytes},
        [this, directory, done = std::move(done)](Status made) {
          if (!made) return done(Fail(std::move(made).error()));
          done(ViewOf(*Look(directory)));
@@ -167,13 +167,25 @@ Status Volumes::CheckLimit(uint64_t disk_bytes) const {
                   quota::Remedy() + ")");
 }
 
-void Volumes::Make(const VolumeRecord& record, uint64_t disk_bytes, Finished done) {
+void Volumes::CountOwned(const std::string& tenant, Owned* owned) const {
+  for (const auto& [directory, volume] : volumes_) {
+    if (volume.record.tenant != tenant) continue;
+    ++owned->volumes;
+    owned->disk_bytes += volume.record.disk_bytes;
+  }
+}
+
+void Volumes::Make(const tenants::Caller& owner, VolumeRecord record, Finished done) {
   const std::string name = record.directory;
+  if (record.disk_bytes == 0 && config_.has_quota) record.disk_bytes = config_.default_disk_bytes;
+  const uint64_t disk_bytes = record.disk_bytes;
+  if (Status may = quota_ ? quota_(owner, disk_bytes) : Status(); !may) return done(std::move(may));
+  // An earlier release reads the volumes of the host, and knows no such field.
+  if (record.tenant.empty()) record.disk_bytes = 0;
   VolumeRecord making = record;
   making.state = VolumeStage::kMaking;
   if (auto written = store_.Write(making); !written) return done(std::move(written));
   volumes_[name].record = std::move(making);
-  if (disk_bytes == 0 && config_.has_quota) disk_bytes = config_.default_disk_bytes;
   spawner_.Ask(wire::MakeVolume{name, disk_bytes},
                guard_([this, name, state = record.state, done = std::move(done)](Status made) {
                  Volume& volume = *Look(name);
@@ -299,10 +311,10 @@ void Volumes::Use(const tenants::Caller& caller, const std::string& name,
   spawner_.Ask(wire::MeasureVolume{directory}, std::move(done));
 }
 
-void Volumes::Acquire(const std::string& tenant, const std::string& sandbox,
+void Volumes::Acquire(const tenants::Caller& owner, const std::string& sandbox,
                       std::vector<VolumeMount> mounts, Acquired done) {
   Continue(std::make_shared<Acquisition>(
-      Acquisition{tenant, sandbox, std::move(mounts), 0, false, std::move(done)}));
+      Acquisition{owner, sandbox, std::move(mounts), 0, false, std::move(done)}));
 }
 
 void Volumes::Continue(const std::shared_ptr<Acquisition>& acquisition) {
@@ -319,7 +331,7 @@ void Volumes::Continue(const std::shared_ptr<Acquisition>& acquisition) {
       ++acquisition->next;
       continue;
     }
-    if (Status can = named ? CheckNamed(acquisition->tenant, mount) : Status(); !can) {
+    if (Status can = named ? CheckNamed(acquisition->owner.tenant, mount) : Status(); !can) {
       return EndAcquire(acquisition, std::move(can));
     }
     const bool there = !named || IsThere(mount.volume.source);
@@ -370,7 +382,7 @@ bool Volumes::HaveNamed(const std::shared_ptr<Acquisition>& acquisition, const V
     });
     return false;
   }
-  if (Status can = CheckNamed(acquisition->tenant, mount); !can) {
+  if (Status can = CheckNamed(acquisition->owner.tenant, mount); !can) {
     EndAcquire(acquisition, std::move(can));
     return false;
   }
@@ -379,9 +391,10 @@ bool Volumes::HaveNamed(const std::shared_ptr<Acquisition>& acquisition, const V
                                    return other.volume.kind == wire::Volume::Kind::kNamed &&
                                           other.volume.source == name && other.delete_with_sandbox;
                                  });
-  Make({name, owned ? VolumeStage::kReady : VolumeStage::kTrial, clock_.UnixMillis(),
-        acquisition->sandbox, acquisition->tenant},
-       mount.disk_bytes, [this, acquisition](Status made) {
+  Make(acquisition->owner,
+       {name, owned ? VolumeStage::kReady : VolumeStage::kTrial, clock_.UnixMillis(),
+        acquisition->sandbox, acquisition->owner.tenant, mount.disk_bytes},
+       [this, acquisition](Status made) {
          if (!made) return EndAcquire(acquisition, std::move(made));
          Continue(acquisition);
        });

@@ -26,6 +26,7 @@
 #include "runtime/base/loop.h"
 #include "runtime/base/result.h"
 #include "runtime/sandbox/record/sandbox.h"
+#include "runtime/sandbox/state/quotas.h"
 #include "runtime/sandbox/volumes/volume_store.h"
 #include "runtime/tenants/caller.h"
 #include "runtime/wire/reply.h"
@@ -49,6 +50,12 @@ class Volumes {
   Volumes(const Volumes&) = delete;
   Volumes& operator=(const Volumes&) = delete;
 
+  // Sets the check whether the owner's tenant and its key may have another volume of that size.
+  using Quota = std::function<Status(const tenants::Caller& owner, uint64_t disk_bytes)>;
+  void SetQuota(Quota quota) { quota_ = std::move(quota); }
+  // Adds the volumes of the tenant, those included that are being made or removed.
+  void CountOwned(const std::string& tenant, Owned* owned) const;
+
   // Recovery at start: call Adopt for each recorded sandbox, then Start, which removes leftovers.
   void Adopt(const std::string& sandbox, const std::vector<wire::Volume>& volumes);
   void Start();
@@ -67,7 +74,7 @@ class Volumes {
 
   // `name` is a ValidVolumeName; `disk_bytes` 0: the default. kAlreadyExists. kInvalidArgument:
   // the name is too long with that of the tenant. kUnimplemented: a limit without quota support.
-  // Other errors come from the spawner or the store.
+  // QuotaError. Other errors come from the spawner or the store.
   using Made = std::function<void(Result<View>)>;
   void Create(const tenants::Caller& caller, const std::string& name, uint64_t disk_bytes,
               Made done);
@@ -81,14 +88,15 @@ class Volumes {
   void Use(const tenants::Caller& caller, const std::string& name,
            std::function<void(Result<wire::DiskUse>)> done);
 
-  // Makes missing volumes of a create by a sandbox of the tenant, after checking that all its
+  // Makes missing volumes of a create by a sandbox of the owner, after checking that all its
   // volumes are available, and protects all of them from removal until Release. After an error
   // nothing is held, and `failed` is the kind of the volume that caused it. kUnavailable: the
   // volume is being removed, and that takes long. kPermissionDenied: the spawner does not allow it.
   // kNotFound: it does not exist, and the request does not create it. kInvalidArgument: the
-  // sub-path. kUnimplemented: the limit. kInternal: a mount names a directory of another tenant.
+  // sub-path. kUnimplemented: the limit. QuotaError. kInternal: a mount names a directory of
+  // another tenant.
   using Acquired = std::function<void(Status, wire::Volume::Kind failed)>;
-  void Acquire(const std::string& tenant, const std::string& sandbox,
+  void Acquire(const tenants::Caller& owner, const std::string& sandbox,
                std::vector<VolumeMount> mounts, Acquired done);
   // Call when the sandbox is recorded: the volumes made for it stay as its request says.
   void Keep(const std::string& sandbox);
@@ -116,7 +124,7 @@ class Volumes {
     Loop::Id retry = 0;  // timer of the next attempt
   };
   struct Acquisition {
-    std::string tenant;
+    tenants::Caller owner;
     std::string sandbox;
     std::vector<VolumeMount> mounts;
     size_t next = 0;
@@ -134,7 +142,7 @@ class Volumes {
   // Returns null unless the caller's tenant has a volume of that name, whatever its state.
   const Volume* Own(const tenants::Caller& caller, const std::string& name) const;
   bool IsThere(const std::string& directory) const;
-  void MakeNamed(const std::string& tenant, const std::string& directory, uint64_t disk_bytes,
+  void MakeNamed(const tenants::Caller& owner, const std::string& directory, uint64_t disk_bytes,
                  Made done);
   Volume* Look(const std::string& directory);
   void Hold(Volume& volume, const std::string& sandbox);
@@ -145,7 +153,8 @@ class Volumes {
   // False: the acquisition continues later.
   bool HaveNamed(const std::shared_ptr<Acquisition>& acquisition, const VolumeMount& mount);
   void EndAcquire(const std::shared_ptr<Acquisition>& acquisition, Status status);
-  void Make(const VolumeRecord& record, uint64_t disk_bytes, Finished done);
+  // Both ways to a new volume end here. The record names the owner's tenant.
+  void Make(const tenants::Caller& owner, VolumeRecord record, Finished done);
   Status MarkRemoving(Volume& volume);
   void Discard(const std::string& directory);
   void Forget(const std::string& directory);
@@ -159,6 +168,7 @@ class Volumes {
   launch::SpawnerClient& spawner_;
   VolumeStore& store_;
   const Config config_;
+  Quota quota_;
   std::map<std::string, Volume> volumes_;  // keyed by directory
   // Directories of volumes, by sandbox id.
   std::unordered_map<std::string, std::set<std::string>> held_;

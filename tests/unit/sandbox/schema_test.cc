@@ -21,8 +21,8 @@ namespace atl::sandbox {
 // Found by the position of their fields, like those of sample.h.
 template <MaybeConst<VolumeRecord> R, typename F>
 void EachMember(R& r, F each) {
-  auto& [directory, state, created, owner, tenant] = r;
-  [&](auto&... all) { (each(all), ...); }(directory, state, created, owner, tenant);
+  auto& [directory, state, created, owner, tenant, disk] = r;
+  [&](auto&... all) { (each(all), ...); }(directory, state, created, owner, tenant, disk);
 }
 template <MaybeConst<PoolCapacity> R, typename F>
 void EachMember(R& r, F each) {

@@ -345,14 +345,14 @@ TEST_F(SnapshotsTest, ThoseFromElsewhereAreCounted) {
   const images::Image image = ImageOf(TakeWhole(CreateRunning()));
   std::vector<bool> admitted;
   for (int i = 0; i < 2; ++i) {
-    EXPECT_TRUE(snapshots->CheckCount());
+    EXPECT_TRUE(snapshots->CheckCount(""));
     sandboxes->copies.ImportSnapshot(
         kCaller, UniqueFd(), "", [](const Snapshot&) { return Status(); },
         [&](const Result<Snapshot>& snapshot) { admitted.push_back(snapshot.has_value()); });
   }
   for (const auto& import : images.imports) import.done(image);
   EXPECT_EQ(admitted, (std::vector<bool>{true, false})) << "both had begun before";
-  EXPECT_EQ(snapshots->CheckCount().error().error_number(), ENOSPC);
+  EXPECT_EQ(snapshots->CheckCount("").error().error_number(), ENOSPC);
 }
 
 TEST_F(SnapshotsTest, ALostLayerIsSaid) {

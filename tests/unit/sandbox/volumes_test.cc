@@ -73,10 +73,11 @@ class VolumesTest : public testing::Test {
   std::shared_ptr<Answer> Acquire(const std::string& id, std::vector<VolumeMount> mounts,
                                   const std::string& tenant = "") {
     auto answer = std::make_shared<Answer>();
-    volumes->Acquire(tenant, id, std::move(mounts), [answer](Status status, Volume::Kind kind) {
-      EXPECT_FALSE(answer->called);
-      *answer = {true, std::move(status), kind};
-    });
+    volumes->Acquire({.tenant = tenant}, id, std::move(mounts),
+                     [answer](Status status, Volume::Kind kind) {
+                       EXPECT_FALSE(answer->called);
+                       *answer = {true, std::move(status), kind};
+                     });
     return answer;
   }
   void Have(const std::string& id, std::vector<VolumeMount> mounts) {
@@ -369,7 +370,7 @@ TEST_F(VolumesTest, ARemovalIsNotWaitedForWithoutEnd) {
   EXPECT_EQ(made->error().code(), Code::kUnavailable);
   int refused = 0;
   for (int i = 0; i < 100; ++i) {
-    volumes->Acquire("", "c" + std::to_string(i), {Named("data")},
+    volumes->Acquire(kHost, "c" + std::to_string(i), {Named("data")},
                      [&](const Status& status, Volume::Kind) { refused += !status; });
   }
   EXPECT_EQ(refused, 100 - 64);
@@ -457,6 +458,39 @@ TEST_F(VolumesTest, ATenantHasNamesOfItsOwn) {
   EXPECT_TRUE(volumes->Remove(red, "data"));
   EXPECT_EQ(spawner.AnswerVolume(), "remove red.data");
   EXPECT_TRUE(volumes->Find(blue, "data"));
+}
+
+TEST_F(VolumesTest, TheSizeThatCountsIsTheOneItHas) {
+  config = {.has_quota = true, .default_disk_bytes = 7};
+  Boot({});
+  const tenants::Caller red{.tenant = "red"};
+  uint64_t asked = 0;
+  bool may = true;
+  volumes->SetQuota([&](const tenants::Caller& owner, uint64_t disk_bytes) {
+    EXPECT_EQ(owner.tenant, "red");
+    asked = disk_bytes;
+    return may ? Status() : Status(Fail(Code::kResourceExhausted, "quota"));
+  });
+  const auto nothing = [](const Result<Volumes::View>&) {};
+  volumes->Create(red, "plain", 0, nothing);
+  EXPECT_EQ(asked, 7U);
+  volumes->Create(red, "large", 100, nothing);
+  EXPECT_EQ(asked, 100U);
+  may = false;
+  volumes->Create(red, "refused", 1000, nothing);
+  EXPECT_EQ(asked, 1000U);
+  const auto counted = [&] {
+    Owned owned;
+    volumes->CountOwned("red", &owned);
+    volumes->CountOwned("", &owned);
+    return owned;
+  };
+  EXPECT_EQ(counted(), (Owned{.disk_bytes = 107, .volumes = 2}));
+  EXPECT_EQ(spawner.AnswerVolume(), "make red.plain of 7");
+  EXPECT_EQ(spawner.AnswerVolume(), "make red.large of 100");
+  EXPECT_TRUE(spawner.volume_calls.empty());
+  Boot({});
+  EXPECT_EQ(counted(), (Owned{.disk_bytes = 107, .volumes = 2}));
 }
 
 }  // namespace
