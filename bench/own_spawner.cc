@@ -199,8 +199,8 @@ Result<OwnSpawner::Sandbox> OwnSpawner::Build(uint32_t slot, uint32_t layers) {
 Status OwnSpawner::Destroy(const Sandbox& sandbox) {
   Status result;
   bool done = false;
-  client_->Ask(wire::Destroy{sandbox.id}, [&](Status status) {
-    result = std::move(status);
+  client_->Ask(wire::Destroy{sandbox.id}, [&](const Result<wire::Destroyed>& destroyed) {
+    if (!destroyed) result = Fail(destroyed.error());
     done = true;
   });
   ATOLL_TRY(Await(done));

@@ -464,22 +464,8 @@ Result<UniqueFd> Tree::OpenReclaim(const std::string& group) const {
   return sys::OpenAt(memory->second.get(), group + "/memory.force_empty", O_WRONLY);
 }
 
-Result<Usage> Tree::ReadUsage(const std::string& group) const {
-  Usage usage;
-  usage.cpu_micros = ReadNumber(unified_.get(), group + "/cpu.stat", "usage_usec");
-  if (host_.v2) {
-    usage.memory_bytes = ReadNumber(unified_.get(), group + "/memory.current");
-    usage.pids = ReadNumber(unified_.get(), group + "/pids.current");
-    usage.oom_kills = ReadNumber(unified_.get(), group + "/memory.events", "oom_kill");
-    return usage;
-  }
-  const int memory = v1_.at("memory").get();
-  usage.memory_bytes = ReadNumber(memory, group + "/memory.usage_in_bytes");
-  // v1 does not add up events of descendants.
-  usage.oom_kills = ReadNumber(memory, group + "/memory.oom_control", "oom_kill") +
-                    ReadNumber(memory, group + "/run/memory.oom_control", "oom_kill");
-  usage.pids = ReadNumber(v1_.at("pids").get(), group + "/pids.current");
-  return usage;
+uint64_t Tree::ReadCpuMicros(const std::string& group) const {
+  return ReadNumber(unified_.get(), group + "/cpu.stat", "usage_usec");
 }
 
 Result<bool> HasProcesses(const std::string& directory) {
@@ -496,27 +482,6 @@ Result<uint64_t> CpuMicrosOf(const std::string& directory) {
   ATOLL_ASSIGN(const std::string text,
                sys::ReadFileAt(AT_FDCWD, directory + "/cpu.stat", kFileLimit));
   return KeyedNumber(text, "usage_usec");
-}
-
-GroupEvents EventsOf(const Host& host, const std::string& path, const std::string& group) {
-  const auto read = [&group](const std::string& top, const char* file, const char* key) {
-    return ReadNumber(AT_FDCWD, top + "/" + group + file, key);
-  };
-  if (host.v2) {
-    // Since Linux 6.11 a group also counts the events of its descendants. Earlier kernels count the
-    // forks of its own processes, and commands fork in run/.
-    return {.oom_kills = read(path, "/memory.events", "oom_kill"),
-            .pids_hits =
-                std::max(read(path, "/pids.events", "max"), read(path, "/run/pids.events", "max"))};
-  }
-  const auto in = [&](const char* controller) {
-    return host.v1.at(controller) + path.substr(path.rfind('/'));
-  };
-  // v1 does not add up events of descendants.
-  return {.oom_kills = read(in("memory"), "/memory.oom_control", "oom_kill") +
-                       read(in("memory"), "/run/memory.oom_control", "oom_kill"),
-          .pids_hits = read(in("pids"), "/pids.events", "max") +
-                       read(in("pids"), "/run/pids.events", "max")};
 }
 
 std::string DiskOf(const std::string& path) {

@@ -42,13 +42,6 @@ inline constexpr uint32_t kPeriodMicros = 100000;
 // A value for memory.reclaim larger than any group. memory.force_empty ignores its value.
 inline constexpr const char kReclaimAll[] = "1T";
 
-struct Usage {
-  uint64_t memory_bytes = 0;
-  uint64_t cpu_micros = 0;
-  uint64_t pids = 0;
-  uint64_t oom_kills = 0;
-};
-
 // The part of a group's memory that no file backs, and where it is. Includes tmpfs, which only swap
 // backs.
 struct Paging {
@@ -102,21 +95,6 @@ struct View {
   std::string name;
   std::string path;
 };
-
-// Events that the kernel has counted for a sandbox's group since the group was created.
-struct GroupEvents {
-  uint64_t oom_kills = 0;
-  uint64_t pids_hits = 0;  // forks refused by the limit of processes
-
-  GroupEvents& operator+=(const GroupEvents& other) {
-    oom_kills += other.oom_kills;
-    pids_hits += other.pids_hits;
-    return *this;
-  }
-};
-// Reads the events. `path`: the directory of the daemon's group in the v2 hierarchy. All 0 if the
-// group is gone. Needs no privilege.
-GroupEvents EventsOf(const Host& host, const std::string& path, const std::string& group);
 
 class Tree {
  public:
@@ -192,7 +170,8 @@ class Tree {
   Status Kill(const std::string& group) const;
   // Blocks until the group has no process. kDeadlineExceeded: not within `timeout_ms`.
   Status AwaitEmpty(const std::string& group, int timeout_ms) const;
-  Result<Usage> ReadUsage(const std::string& group) const;
+  // Returns the processor time that the group has used; 0 if the group is gone.
+  uint64_t ReadCpuMicros(const std::string& group) const;
   // Returns the number of removed groups that still use kernel memory (a quarter of a MiB each on
   // two CPUs), because pages or inodes in the host's caches are charged to them. Approximate on
   // hybrid hosts, where it covers the whole host, because v1 hierarchies do not tell.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "cgroup/limits_text.h"
+#include "cgroup/meters.h"
 #include "cgroup/tree.h"
 #include "runtime/api/gate/json.h"
 #include "runtime/api/ingress/auth.h"
@@ -222,7 +223,6 @@ Status Daemon::Open() {
   settings.has_processes = [groups = opened_.hello.cgroup_path](uint32_t slot) {
     return cgroup::HasProcesses(groups + "/s" + std::to_string(slot));
   };
-  settings.group_events = group_events;
   settings.history = {.keep_seconds = static_cast<int64_t>(config_.history_keep),
                       .max_bytes = config_.history_max_bytes,
                       .log_seconds = static_cast<int64_t>(config_.log_keep_after_removal)};

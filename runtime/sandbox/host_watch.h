@@ -13,7 +13,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "cgroup/tree.h"
+#include "cgroup/meters.h"
 #include "runtime/base/guard.h"
 #include "runtime/base/loop.h"
 #include "runtime/sandbox/state/group_counts.h"

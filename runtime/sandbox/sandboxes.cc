@@ -48,7 +48,7 @@ Sandboxes::Sandboxes(const Parts& parts, Settings settings)
       layers(parts.images),
       machine(parts.clock, parts.store),
       attempts(parts.clock, parts.store, registry),
-      counts(registry, std::move(settings.group_events)),
+      counts(registry),
       expiry(
           parts.loop, parts.clock, [this](const std::string& id) { endings.Expire(id); },
           settings.keep_ended_seconds),

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "cgroup/tree.h"
+#include "cgroup/meters.h"
 #include "images/image_store.h"
 #include "images/puller.h"
 #include "netpolicy/network.h"
@@ -101,7 +101,6 @@ class Sandboxes {
     IdleWatch::CpuMicros cpu_micros = [](uint32_t) { return 0; };
     Reconciler::HasProcesses has_processes = [](uint32_t) { return true; };
     Departures::Settings history;
-    GroupCounts::Read group_events = [](uint32_t) { return cgroup::GroupEvents(); };
     uint32_t parked_sandboxes = 64;  // limit for all pools and templates together
     uint32_t automatic_pools = 0;    // limit for pools that the daemon makes itself
     InterceptorProgram interceptor;  // the program that serves credential vaults

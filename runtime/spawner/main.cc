@@ -25,6 +25,7 @@
 #include "runtime/spawner/instance.h"
 #include "runtime/spawner/kernel/cgroup_holder.h"
 #include "runtime/spawner/kernel/execute.h"
+#include "runtime/spawner/kernel/link_bytes.h"
 #include "runtime/spawner/kernel/worker.h"
 #include "runtime/spawner/layers/unpacker.h"
 #include "runtime/spawner/memory/swap_device.h"
@@ -54,7 +55,7 @@ Result<UniqueFd> SealExecd(const std::string& path) {
 // namespace.
 Status MakeRunDirectories(const std::string& run_dir) {
   ATOLL_TRY(sys::EnsureDirAt(AT_FDCWD, run_dir, 0755));
-  for (const char* name : {"/spawner", "/spawner/records", "/spawner/staging"}) {
+  for (const char* name : {"/spawner", "/spawner/records", "/spawner/ends", "/spawner/staging"}) {
     ATOLL_TRY(sys::EnsureDirAt(AT_FDCWD, run_dir + name, 0700));
   }
   return {};
@@ -161,8 +162,16 @@ Result<Server::End> ServeStore(const Config& config, const cgroup::Host& cgroups
   ATOLL_ASSIGN(host.unpack, sys::Open(config.unpack, O_PATH));
   ATOLL_ASSIGN(UniqueFd records,
                sys::Open(config.run_dir + "/spawner/records", O_RDONLY | O_DIRECTORY));
+  ATOLL_ASSIGN(UniqueFd ends, sys::Open(config.run_dir + "/spawner/ends", O_RDONLY | O_DIRECTORY));
+  if (auto links = MountLinks()) {
+    host.links = std::move(*links);
+  } else {
+    LogLine(LogLevel::kWarning,
+            "cannot read the bytes of links: their last ten seconds are not billed")
+        .Add(links.error());
+  }
   ATOLL_ASSIGN(const std::unique_ptr<EventLoop> loop, EventLoop::Create());
-  Server server(host, *loop, std::move(janitor), std::move(records));
+  Server server(host, *loop, std::move(janitor), std::move(records), std::move(ends));
   ATOLL_TRY(server.Start());
   LogLine(LogLevel::kInfo, "ready")
       .Add("instance", instance)

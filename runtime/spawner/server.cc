@@ -50,12 +50,12 @@ bool HungUp(int connection) {
 
 }  // namespace
 
-Server::Server(Host& host, EventLoop& loop, Janitor janitor, UniqueFd records)
+Server::Server(Host& host, EventLoop& loop, Janitor janitor, UniqueFd records, UniqueFd ends)
     : host_(host),
       loop_(loop),
       janitor_(std::move(janitor)),
       tiers_(host),
-      sandboxes_(host, tiers_, loop, std::move(records),
+      sandboxes_(host, tiers_, loop, std::move(records), std::move(ends),
                  [this](const wire::SandboxRecord& record) {
                    Send(connection_number_, {0, wire::Exited{record}});
                  }),

@@ -30,7 +30,7 @@ namespace atl::spawner {
 
 class Server {
  public:
-  Server(Host& host, EventLoop& loop, Janitor janitor, UniqueFd records);
+  Server(Host& host, EventLoop& loop, Janitor janitor, UniqueFd records, UniqueFd ends);
 
   // Adopts, binds <run_dir>/spawner.sock and begins to serve.
   Status Start();
@@ -70,6 +70,8 @@ class Server {
   void Do(wire::Freeze message, Answer<wire::Freeze> answer);
   void Do(wire::Reclaim message, Answer<wire::Reclaim> answer);
   void Do(wire::Destroy message, Answer<wire::Destroy> answer);
+  void Do(wire::SettleEnds message, const Answer<wire::SettleEnds>& answer);
+  void Do(wire::MeasureDisks message, const Answer<wire::MeasureDisks>& answer);
   void Do(wire::SplitArchive message, Answer<wire::SplitArchive> answer);
   void Do(wire::ExtractLayer message, Answer<wire::ExtractLayer> answer);
   void Do(wire::PackLayer message, Answer<wire::PackLayer> answer);

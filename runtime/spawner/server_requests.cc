@@ -135,10 +135,21 @@ void Server::Do(wire::Reclaim message, Answer<wire::Reclaim> answer) {
 
 void Server::Do(wire::Destroy message, Answer<wire::Destroy> answer) {
   paused_memory_.Stop(message.id);
-  sandboxes_.Destroy(message.id, [this, id = message.id, answer = std::move(answer)](Status gone) {
-    if (gone) paused_memory_.Forget(id);
-    answer(std::move(gone));
-  });
+  sandboxes_.Destroy(
+      message.id, message.keep_reading,
+      [this, id = message.id, answer = std::move(answer)](Result<wire::Destroyed> destroyed) {
+        if (destroyed) paused_memory_.Forget(id);
+        answer(std::move(destroyed));
+      });
+}
+
+void Server::Do(wire::SettleEnds message, const Answer<wire::SettleEnds>& answer) {
+  sandboxes_.SettleEnds(message.ids);
+  answer(wire::Ends{message.list ? sandboxes_.OldestEnds() : std::vector<wire::SandboxEnd>()});
+}
+
+void Server::Do(wire::MeasureDisks, const Answer<wire::MeasureDisks>& answer) {
+  answer(wire::Disks{sandboxes_.Disks()});
 }
 
 void Server::Do(wire::SplitArchive message, Answer<wire::SplitArchive> answer) {

@@ -26,6 +26,7 @@ struct Plan {
   cgroup::Limits limits;
   std::vector<Volume> volumes;       // up to kMaxVolumes
   std::vector<std::string> devices;  // names, up to kMaxDevices (device.h)
+  std::string link;  // interface on the host whose bytes are the sandbox's, kMaxLinkName; "": none
   std::string tier{kNamespaceTier};  // the slot's tier
 
   template <typename Self, typename Io>
@@ -36,9 +37,10 @@ struct Plan {
     io(self.limits);
     io.List(self.volumes, kMaxVolumes);
     io.List(self.devices, kMaxDevices);
-    io(self.tier);
+    io(self.link, self.tier);
   }
 };
 inline constexpr size_t kMaxEtcFile = 8192;
+inline constexpr size_t kMaxLinkName = 15;  // IFNAMSIZ without its NUL
 
 }  // namespace atl::wire

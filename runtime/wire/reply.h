@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cgroup/limits.h"
+#include "cgroup/meters.h"
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/wire/bytes.h"
@@ -21,7 +22,7 @@
 namespace atl::wire {
 
 // Raised with every change of a message.
-inline constexpr uint32_t kSpawnerProtocol = 17;
+inline constexpr uint32_t kSpawnerProtocol = 18;
 static_assert(cgroup::kLimitFields.size() == 11, "requests have grown: raise kSpawnerProtocol");
 
 // Most sandboxes in one packet. Each may have 582 bytes there; the rest follows in further packets.
@@ -45,6 +46,35 @@ struct SandboxRecord {
     io.List(self.layers, kMaxLayers);
   }
 };
+
+// The counters of a sandbox at its end, read when its last process is gone and its group is not.
+struct EndReading {
+  bool read = false;  // false: it had no group any more, or an older spawner ended it
+  int64_t ended_ms = 0;
+  // `memory_bytes` is that of the moment before the spawner killed it; 0: it ended by itself.
+  cgroup::Meters meters;
+  // bytes of its link, as the sandbox sees them; 0 if the link went first
+  uint64_t bytes_in = 0;
+  uint64_t bytes_out = 0;
+  uint64_t disk_bytes = 0;  // charged to its project quota; 0 if the store has none
+
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io(self.read, self.ended_ms, self.meters, self.bytes_in, self.bytes_out, self.disk_bytes);
+  }
+};
+
+struct SandboxEnd {
+  std::string id;
+  EndReading reading;
+
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io(self.id, self.reading);
+  }
+};
+// Most ends in one packet.
+inline constexpr size_t kMaxEnds = 256;
 
 // The request succeeded, and there is nothing else to report.
 struct Done {
@@ -121,11 +151,12 @@ struct Greeting {
 struct PreparedSlot {
   static constexpr uint8_t kType = 5;
   StepMicros micros{};
-  UniqueFd rtnetlink;  // a NETLINK_ROUTE socket in the slot's network namespace
+  uint64_t cpu_micros = 0;  // processor time that its preparation took; its sandbox does not owe it
+  UniqueFd rtnetlink;       // a NETLINK_ROUTE socket in the slot's network namespace
 
   template <typename Self, typename Io>
   static void Fields(Self& self, Io& io) {
-    io(self.micros, self.rtnetlink);
+    io(self.micros, self.cpu_micros, self.rtnetlink);
   }
 };
 
@@ -212,8 +243,52 @@ struct VolumeLost {
   }
 };
 
+// Nothing of the sandbox is left.
+struct Destroyed {
+  static constexpr uint8_t kType = 13;
+  EndReading reading;
+
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io(self.reading);
+  }
+};
+
+// Sandboxes that are destroyed and whose readings no daemon has settled.
+struct Ends {
+  static constexpr uint8_t kType = 14;
+  std::vector<SandboxEnd> ends;
+
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io.List(self.ends, kMaxEnds);
+  }
+};
+
+struct SlotDisk {
+  uint32_t slot = 0;
+  uint64_t bytes = 0;
+
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io(self.slot, self.bytes);
+  }
+};
+
+// Bytes that are charged to the project quotas of sandboxes. Empty if the store has none.
+struct Disks {
+  static constexpr uint8_t kType = 15;
+  std::vector<SlotDisk> disks;
+
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    constexpr size_t kMaxDisks = 8192;
+    io.List(self.disks, kMaxDisks);
+  }
+};
+
 using Answer = std::variant<Done, Failed, Exited, Greeting, PreparedSlot, Built, Unpacked, DiskUse,
-                            Copied, Reclaimed, VolumeLost, CheckedLayers>;
+                            Copied, Reclaimed, VolumeLost, CheckedLayers, Destroyed, Ends, Disks>;
 
 // Makes the answer to a request whose result is a T, or void.
 template <typename T>

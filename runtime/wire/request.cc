@@ -17,10 +17,19 @@ Status CheckTier(const std::string& name) {
   return Fail(Code::kInvalidArgument, "the name of a tier is 1 to 32 of a-z, 0-9 and '-'");
 }
 
+Status CheckLink(const std::string& name) {
+  if (name.size() <= kMaxLinkName &&
+      std::all_of(name.begin(), name.end(), [](char c) { return LowerOrDigit(c) || c == '-'; })) {
+    return {};
+  }
+  return Fail(Code::kInvalidArgument, "the name of a link is up to 15 of a-z, 0-9 and '-'");
+}
+
 struct Form {
   Status operator()(const PrepareSlot& prepare) const { return CheckTier(prepare.tier); }
   Status operator()(const Build& build) const {
     ATOLL_TRY(CheckTier(build.plan->tier));
+    ATOLL_TRY(CheckLink(build.plan->link));
     return CheckForm(build.plan->volumes);
   }
   Status operator()(const MakeVolume& make) const { return CheckName(make.name); }

@@ -120,16 +120,40 @@ struct Reclaim {
 };
 
 // Destroys a sandbox. Answered when its processes, cgroup, mounts and files are gone. An unknown id
-// is not an error.
+// is not an error. With `keep_reading`, the spawner repeats the answer's reading until it is
+// settled, and so does the next spawner.
 struct Destroy {
   static constexpr uint8_t kType = 6;
-  using Reply = void;
+  using Reply = Destroyed;
   std::string id;
+  bool keep_reading = false;
 
   template <typename Self, typename Io>
   static void Fields(Self& self, Io& io) {
-    io(self.id);
+    io(self.id, self.keep_reading);
   }
+};
+
+// Reports that the daemon has stored the readings of these destroyed sandboxes, so the spawner
+// forgets them. Unknown ids are not an error. The answer lists some of the readings that are left,
+// oldest first, if `list` is set.
+struct SettleEnds {
+  static constexpr uint8_t kType = 29;
+  using Reply = Ends;
+  std::vector<std::string> ids;
+  bool list = false;
+
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io.List(self.ids, kMaxEnds);
+    io(self.list);
+  }
+};
+
+// Reads the project quotas of all living sandboxes.
+struct MeasureDisks {
+  static constexpr uint8_t kType = 31;
+  using Reply = Disks;
 };
 
 // Splits an image archive into its members.
@@ -395,7 +419,8 @@ using Message =
     std::variant<Hello, PrepareSlot, DropSlot, Build, Freeze, Destroy, SplitArchive, ExtractLayer,
                  PackLayer, CopyUpper, DiffUpper, PublishLayer, RemoveLayer, Stop, MakeVolume,
                  RemoveVolume, MeasureVolume, CheckVolume, Ping, KeepRules, MakeSession, EndSession,
-                 Reclaim, MountObjects, MeasureSandbox, CheckLayers, ChangeLimits>;
+                 Reclaim, MountObjects, MeasureSandbox, CheckLayers, ChangeLimits, SettleEnds,
+                 MeasureDisks>;
 
 // ChangeLimits, Freeze, Reclaim, CopyUpper, DiffUpper and MakeSession also fail with
 // kUnimplemented, before they have any effect, if the sandbox's tier cannot do that or the spawner

@@ -283,14 +283,34 @@ Result<SpawnerFixture::Sandbox> SpawnerFixture::Build(const wire::Plan& plan) {
 }
 
 Status SpawnerFixture::Destroy(const std::string& id) {
-  Status result = Fail(Code::kDeadlineExceeded, "no answer");
+  auto destroyed = DestroyAndRead(id);
+  return destroyed ? Status() : Fail(std::move(destroyed).error());
+}
+
+Result<wire::EndReading> SpawnerFixture::DestroyAndRead(const std::string& id, bool keep_reading) {
+  Result<wire::EndReading> reading = Fail(Code::kDeadlineExceeded, "no answer");
   bool answered = false;
-  client_->Ask(wire::Destroy{id}, [&](Status status) {
+  client_->Ask(wire::Destroy{id, keep_reading}, [&](Result<wire::Destroyed> destroyed) {
     answered = true;
-    result = std::move(status);
+    if (destroyed) {
+      reading = destroyed->reading;
+    } else {
+      reading = Fail(std::move(destroyed).error());
+    }
   });
   loop_.RunUntil([&] { return answered; });
-  return result;
+  return reading;
+}
+
+Result<std::vector<wire::SandboxEnd>> SpawnerFixture::Settle(const std::vector<std::string>& ids) {
+  Result<std::vector<wire::SandboxEnd>> left = Fail(Code::kDeadlineExceeded, "no answer");
+  bool answered = false;
+  client_->Ask(wire::SettleEnds{.ids = ids, .list = true}, [&](Result<wire::Ends> ends) {
+    answered = true;
+    if (ends) left = std::move(ends->ends);
+  });
+  loop_.RunUntil([&] { return answered; });
+  return left;
 }
 
 void SpawnerFixture::Claim(const Sandbox& sandbox, const std::string& script) {

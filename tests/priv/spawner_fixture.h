@@ -77,6 +77,9 @@ class SpawnerFixture {
   Result<Sandbox> Build(uint32_t slot);
   Result<Sandbox> Build(const wire::Plan& plan);
   Status Destroy(const std::string& id);
+  Result<wire::EndReading> DestroyAndRead(const std::string& id, bool keep_reading = true);
+  // Settles readings and returns those that are left.
+  Result<std::vector<wire::SandboxEnd>> Settle(const std::vector<std::string>& ids);
 
   // Claims the sandbox: runs `script` with busybox sh as the entrypoint.
   static void Claim(const Sandbox& sandbox, const std::string& script);

@@ -258,7 +258,7 @@ PRIV_TEST(SpawnerLife, AnUpgradeLeavesNoGapForAnother) {
 // Rewrites a record by hand. Every later version must be able to read a record, independently of
 // the form of messages.
 void ReplaceRecord(SpawnerFixture& spawner, const SpawnerFixture::Sandbox& sandbox,
-                   const std::vector<std::string>& appended) {
+                   const std::string& appended) {
   const auto started = sys::ProcessStartTime(static_cast<pid_t>(sandbox.built.pid));
   ASSERT_TRUE(started);
   wire::Writer record;
@@ -272,19 +272,20 @@ void ReplaceRecord(SpawnerFixture& spawner, const SpawnerFixture::Sandbox& sandb
   record.U32(1);
   record.U32(1);  // layers
   record.U64(*started);
-  for (const std::string& text : appended) record.Text(text);
   const std::string path = spawner.run_dir() + "/spawner/records/" + sandbox.plan.id;
   const auto file = sys::Open(path, O_WRONLY | O_TRUNC);
-  ASSERT_TRUE(file && sys::WriteAll(file->get(), record.Take()));
+  ASSERT_TRUE(file && sys::WriteAll(file->get(), record.Take() + appended));
 }
 
 PRIV_TEST(SpawnerLife, ARecordOfAnotherVersionIsRead) {
   SpawnerFixture spawner;
   auto sandbox = spawner.Build(1);
   ASSERT_TRUE(sandbox) << sandbox.error().message();
-  // A record from before there were tiers, and one of a later version.
-  for (const std::vector<std::string>& appended :
-       {std::vector<std::string>{}, {"namespace", "of a later version"}}) {
+  // Records from before there were tiers, from before there were readings, and of a later version.
+  const std::string tier = wire::EncodeFields(std::string("namespace"));
+  const std::string later = tier + wire::EncodeFields(std::string("atl0-1")) +
+                            wire::EncodeFields(wire::EndReading()) + "of a later version";
+  for (const std::string& appended : {std::string(), tier, later}) {
     spawner.KillProcess();
     ReplaceRecord(spawner, *sandbox, appended);
     spawner.StartProcess();

@@ -94,7 +94,9 @@ Status Builder::Ask(const Sandbox& sandbox, std::unique_ptr<ControlChannel> chan
   ATOLL_TRY(NameSlotSocket(socket_directory_, sandbox.slot, HostId(sandbox)));
   // std::function requires copyable captures.
   auto shared = std::make_shared<std::unique_ptr<ControlChannel>>(std::move(channel));
-  spawner_.Ask(wire::Build{PlanOf(sandbox, netpolicy::AddressesOf(instance_, sandbox.slot))},
+  wire::Plan plan = PlanOf(sandbox, netpolicy::AddressesOf(instance_, sandbox.slot));
+  plan.link = netpolicy::LinkName(instance_, sandbox.slot);
+  spawner_.Ask(wire::Build{std::move(plan)},
                [shared, done = std::move(done)](Result<wire::Built> built) {
                  if (!built) return done(Fail(std::move(built).error()));
                  done(BuiltSandbox{*built, std::move(*shared)});

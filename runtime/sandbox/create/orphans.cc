@@ -13,27 +13,28 @@ void Orphans::Destroy(const std::string& host_id, uint32_t slot, Done done) {
   all_[host_id] = slot;
   ::unlink(registry_.SocketPathOfHost(host_id).c_str());
   spawner_.Ask(wire::Destroy{host_id},
-               [this, host_id, slot, done = std::move(done)](const Status& status) {
-                 Destroyed(host_id, slot, status, done);
+               [this, host_id, slot,
+                done = std::move(done)](const Result<wire::Destroyed>& destroyed) {
+                 Destroyed(host_id, slot, destroyed, done);
                });
 }
 
-void Orphans::Destroyed(const std::string& host_id, uint32_t slot, const Status& status,
-                        const Done& done) {
-  if (status) {
+void Orphans::Destroyed(const std::string& host_id, uint32_t slot,
+                        const Result<wire::Destroyed>& destroyed, const Done& done) {
+  if (destroyed) {
     if (all_.erase(host_id) != 0 && slot != 0) slots_.Release(slot);
     // The orphan may have been the last user of its layers.
     layers_.Collect();
-    if (done) done(status);
+    if (done) done({});
     return gone_();
   }
   all_.erase(host_id);
-  if (done) done(status);
+  if (done) done(Fail(destroyed.error()));
   // The reconciler asks the next spawner.
-  if (status.error().code() == Code::kUnavailable) return;
+  if (destroyed.error().code() == Code::kUnavailable) return;
   LogLine(LogLevel::kError, "cannot destroy a sandbox that has no record")
       .Add("sandbox", host_id)
-      .Add(status.error());
+      .Add(destroyed.error());
   gone_();
 }
 

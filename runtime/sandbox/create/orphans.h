@@ -16,6 +16,7 @@
 #include "runtime/sandbox/create/slot_pool.h"
 #include "runtime/sandbox/state/layers.h"
 #include "runtime/sandbox/state/registry.h"
+#include "runtime/wire/reply.h"
 
 namespace atl::launch {
 class SpawnerClient;
@@ -49,7 +50,8 @@ class Orphans {
   std::vector<uint32_t> Slots() const;
 
  private:
-  void Destroyed(const std::string& host_id, uint32_t slot, const Status& status, const Done& done);
+  void Destroyed(const std::string& host_id, uint32_t slot,
+                 const Result<wire::Destroyed>& destroyed, const Done& done);
 
   launch::SpawnerClient& spawner_;
   SlotPool& slots_;

@@ -141,28 +141,29 @@ void Endings::Release(Sandbox& sandbox) {
   const auto [release, first] = releases_.try_emplace(&sandbox);
   if (first) {
     release->second.asked_us = parts_.clock.BootMicros();
-    // The cgroup exists for the last time here.
-    parts_.counts.Close(sandbox);
     KeepDenials(sandbox);
   }
   const uint64_t order = release->second.order = ++orders_;
   parts_.spawner.Ask(wire::Destroy{HostId(sandbox)},
-                     [this, id, order](const Status& status) { Destroyed(id, order, status); });
+                     [this, id, order](const Result<wire::Destroyed>& destroyed) {
+                       Destroyed(id, order, destroyed);
+                     });
 }
 
-void Endings::Destroyed(const std::string& id, uint64_t order, const Status& status) {
+void Endings::Destroyed(const std::string& id, uint64_t order,
+                        const Result<wire::Destroyed>& destroyed) {
   const auto ordered = [this, order](const Sandbox* sandbox) {
     const auto found = releases_.find(sandbox);
     return found != releases_.end() && found->second.order == order;
   };
   Sandbox* const sandbox = parts_.registry.Look(id);
   if (sandbox == nullptr || !ordered(sandbox)) return;
-  if (!status) {
+  if (!destroyed) {
     // Without a spawner, the reconciler may ask the next one first.
-    if (status.error().code() != Code::kUnavailable) {
+    if (destroyed.error().code() != Code::kUnavailable) {
       LogLine(LogLevel::kError, "cannot destroy a sandbox; trying again")
           .Add("sandbox", id)
-          .Add(status.error());
+          .Add(destroyed.error());
     }
     parts_.loop.After(kDestroyRetryUs, guard_([this, id, ordered] {
                         Sandbox* const again = parts_.registry.Look(id);
@@ -171,6 +172,7 @@ void Endings::Destroyed(const std::string& id, uint64_t order, const Status& sta
     return;
   }
   releases_.erase(sandbox);
+  parts_.counts.Close(*sandbox, destroyed->reading);
   ++removed_;
   if (const uint32_t slot = std::exchange(sandbox->slot, 0); slot != 0) parts_.slots.Release(slot);
   parts_.machine.ApplyAnyway(*sandbox, Event::kReleased, {});

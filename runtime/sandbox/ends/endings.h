@@ -122,7 +122,7 @@ class Endings {
   };
   void AwaitEndUntil(const tenants::Caller& caller, const std::string& id, int64_t deadline_us,
                      std::function<void()> then);
-  void Destroyed(const std::string& id, uint64_t order, const Status& status);
+  void Destroyed(const std::string& id, uint64_t order, const Result<wire::Destroyed>& destroyed);
   void Count(const Sandbox& sandbox);
   void Leave(const Sandbox& sandbox);
   void KeepDenials(Sandbox& sandbox);

@@ -23,9 +23,9 @@ void GroupCounts::Set(const std::unordered_map<std::string, cgroup::GroupEvents>
   }
 }
 
-void GroupCounts::Close(const Sandbox& sandbox) {
-  if (sandbox.slot != 0) {
-    ended_ += read_(sandbox.slot);
+void GroupCounts::Close(const Sandbox& sandbox, const wire::EndReading& end) {
+  if (end.read) {
+    ended_ += end.meters.events;
   } else if (const auto found = counts_.find(&sandbox); found != counts_.end()) {
     ended_ += found->second;
   }

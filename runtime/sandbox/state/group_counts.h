@@ -5,23 +5,20 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <unordered_map>
-#include <utility>
 
-#include "cgroup/tree.h"
+#include "cgroup/meters.h"
 #include "runtime/sandbox/record/sandbox.h"
 #include "runtime/sandbox/state/registry.h"
+#include "runtime/wire/reply.h"
 
 namespace atl::sandbox {
 
 class GroupCounts {
  public:
-  // Reads the counts of a slot's sandbox since it began.
-  using Read = std::function<cgroup::GroupEvents(uint32_t slot)>;
   // `registry` outlives this object.
-  GroupCounts(Registry& registry, Read read) : registry_(registry), read_(std::move(read)) {
+  explicit GroupCounts(Registry& registry) : registry_(registry) {
     registry_.OnRemove([this](const Sandbox& sandbox) { counts_.erase(&sandbox); });
   }
   GroupCounts(const GroupCounts&) = delete;
@@ -33,12 +30,12 @@ class GroupCounts {
   std::unordered_map<std::string, uint32_t> Live() const;
   // Stores counts that the pool has read, by host id.
   void Set(const std::unordered_map<std::string, cgroup::GroupEvents>& read);
-  // Reads the counts for the last time. Call before the sandbox's cgroup is removed.
-  void Close(const Sandbox& sandbox);
+  // Call when the sandbox is destroyed. Its last counts are those of `end`, or if the spawner could
+  // not read them, the last ones that the pool has read.
+  void Close(const Sandbox& sandbox, const wire::EndReading& end);
 
  private:
   Registry& registry_;
-  const Read read_;
   std::unordered_map<const Sandbox*, cgroup::GroupEvents> counts_;
   cgroup::GroupEvents ended_;
 };

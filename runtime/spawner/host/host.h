@@ -21,6 +21,7 @@ struct Host {
   UniqueFd execd;        // sealed memfd, executable, not readable by sandboxes
   UniqueFd unpack;       // the program file
   int host_mounts = -1;  // the host's mount namespace; borrowed
+  UniqueFd links;        // sysfs of this network namespace (kernel/link_bytes.h); may be invalid
   BpfProgram filter;
   BpfProgram session_filter;
   std::string

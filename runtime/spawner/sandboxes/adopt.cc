@@ -33,6 +33,7 @@ bool HasEnded(int pidfd) {
 }  // namespace
 
 Status Sandboxes::Adopt() {
+  ATOLL_TRY(ends_.Load());
   ATOLL_ASSIGN(const std::vector<Record> records, ReadRecords(records_.get()));
   for (const Record& record : records) {
     const std::string id = record.sandbox.id;
@@ -45,6 +46,7 @@ Status Sandboxes::Adopt() {
       MarkExited(sandbox, 0, false);
       continue;
     }
+    HoldLink(sandbox);
     // After an upgrade by exec the process is still our child, and SIGCHLD tells its exit code.
     int status = 0;
     const pid_t waited = ::waitpid(pid, &status, WNOHANG);

@@ -16,7 +16,7 @@ namespace {
 constexpr unsigned kReclaimSeconds = 2;
 // A pass starts the writing of pages that are not on the disk yet, and waits for that briefly (v1)
 // or not at all (v2).
-constexpr int kTries = 4;
+constexpr int kReclaimTries = 4;
 constexpr int kWriteMs = 50;
 // The first limit may act before other processors have settled what they have counted ahead.
 constexpr int kLimits = 2;
@@ -32,7 +32,7 @@ void Empty(int reclaim, const cgroup::ChargeFiles& charges) {
   for (int i = 0; hybrid && i < kLimits && !is_empty(); ++i) {
     cgroup::LimitToKernelMemory(charges.of_kernel.get(), charges.limit.get());
   }
-  for (int i = 0; i < kTries && !is_empty(); ++i) {
+  for (int i = 0; i < kReclaimTries && !is_empty(); ++i) {
     // The second pass on hybrid hosts settles charges that were counted in advance.
     if (i > (hybrid ? 1 : 0)) ::poll(nullptr, 0, kWriteMs);
     const ssize_t n = ::write(reclaim, cgroup::kReclaimAll, sizeof cgroup::kReclaimAll - 1);

@@ -65,8 +65,9 @@ Result<std::vector<Record>> ReadRecords(int directory) {
     wire::Reader reader(bytes ? std::string_view(*bytes) : std::string_view());
     Record record;
     reader(record.sandbox, record.start_time);
-    // A record of an older version, without a tier, ends here.
+    // The record of an older version ends before the fields that were appended later.
     if (!reader.complete()) reader(record.tier);
+    if (!reader.complete()) reader(record.link, record.end);
     if (!ValidSandboxId(name) || !reader.ok() || record.sandbox.id != name) {
       ::unlinkat(directory, name.c_str(), 0);
       continue;

@@ -1,5 +1,6 @@
 // The spawner's records: one file for each sandbox in <run_dir>/spawner/records, written when
-// process 1 runs and again when it has ended, so that the next spawner can adopt the sandbox.
+// process 1 runs and again when it has ended, so that the next spawner can adopt the sandbox. A
+// destroyed sandbox's record moves to <run_dir>/spawner/ends (end_readings.h).
 // Root's own, mode 0600, on a tmpfs: records and sandboxes are both gone after a restart of the
 // host.
 #pragma once
@@ -18,11 +19,13 @@ struct Record {
   wire::SandboxRecord sandbox;
   uint64_t start_time = 0;  // process 1's sys::ProcessStartTime; identifies it with the pid
   std::string tier{wire::kNamespaceTier};
+  std::string link;  // name of its interface on the host; "": none
+  wire::EndReading end;
 
   // A program of another version reads it, so fields are only ever appended.
   template <typename Self, typename Io>
   static void Fields(Self& self, Io& io) {
-    io(self.sandbox, self.start_time, self.tier);
+    io(self.sandbox, self.start_time, self.tier, self.link, self.end);
   }
 };
 

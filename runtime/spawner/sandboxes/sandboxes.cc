@@ -1,5 +1,6 @@
 #include "runtime/spawner/sandboxes/sandboxes.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,12 +10,14 @@
 #include <memory>
 #include <utility>
 
+#include "cgroup/meters.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/sandbox_id.h"
 #include "runtime/base/sys.h"
 #include "runtime/spawner/buckets/object_mounts.h"
 #include "runtime/spawner/host/limit_policy.h"
+#include "runtime/spawner/kernel/link_bytes.h"
 #include "runtime/spawner/root/device_mounts.h"
 #include "runtime/spawner/root/root_child.h"
 #include "runtime/spawner/root/volume_work.h"
@@ -114,7 +117,9 @@ void Sandboxes::Build(const wire::Plan& plan, Built done) {
   sandbox.record.sandbox.layers = plan.layers;
   sandbox.record.start_time = slot->start_time;
   sandbox.record.tier = plan.tier;
+  sandbox.record.link = plan.link;
   by_pid_[slot->execd] = plan.id;
+  HoldLink(sandbox);
   const Status limited = ChangeLimits(plan.slot, slot->limits, plan.limits);
   lap(Step::kLimits);
   if (!limited) return FailBuild(plan.id, limited.error(), Step::kLimits, done);
@@ -154,7 +159,7 @@ void Sandboxes::FailBuild(const std::string& id, Error error, Step step, const B
   if (lost) error = Error(Code::kFailedPrecondition, "the slot's execd has ended");
   sandbox.build_failed = true;
   // Answers when nothing of it is left.
-  Destroy(id, [done, failed = wire::FailedAt(step, std::move(error))](const Status&) {
+  Destroy(id, false, [done, failed = wire::FailedAt(step, std::move(error))](const auto&) {
     done(Fail(failed));
   });
 }
@@ -356,16 +361,18 @@ bool Sandboxes::LookAtFreeze(Sandbox& sandbox) {
   return false;
 }
 
-void Sandboxes::Destroy(const std::string& id, Gone done) {
+void Sandboxes::Destroy(const std::string& id, bool keep_reading, Destroyed done) {
   const auto found = sandboxes_.find(id);
-  if (found == sandboxes_.end()) return done({});
+  if (found == sandboxes_.end()) return done(wire::Destroyed{ends_.Find(id)});
   Sandbox& sandbox = found->second;
   const bool leaving = sandbox.doomed && sandbox.record.sandbox.exited;
   sandbox.gone.push_back(std::move(done));
   sandbox.doomed = true;
+  sandbox.keep_reading = sandbox.keep_reading || keep_reading;
   sandbox.gone_by_us = SystemClock().BootMicros() + kDestroyPatienceUs;
   if (leaving) return;
   if (sandbox.record.sandbox.exited) return Leave(id);
+  if (sandbox.keep_reading) ReadBeforeKill(sandbox.record);
   Kill(id, sandbox);
   SweepAfter(kSweepUs);
 }
@@ -405,8 +412,8 @@ void Sandboxes::DestroyAll(Gone done) {
   };
   auto left = std::make_shared<Left>(ids.size(), Status());
   for (const std::string& id : ids) {
-    Destroy(id, [left, done](const Status& destroyed) {
-      if (!destroyed) left->failed = destroyed;
+    Destroy(id, false, [left, done](const Result<wire::Destroyed>& destroyed) {
+      if (!destroyed) left->failed = Fail(destroyed.error());
       if (--left->count == 0) done(left->failed);
     });
   }
@@ -480,17 +487,70 @@ void Sandboxes::MarkExited(Sandbox& sandbox, int wait_status, bool code_known) {
   // on, was killed; a command that died so earlier is not.
   const bool killed = (WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL) ||
                       (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 128 + SIGKILL);
-  const auto usage = host_.cgroups.ReadUsage(SlotGroup(record.slot));
-  record.oom_killed = killed && sandbox.stopped_status == 0 && usage && usage->oom_kills > 0;
+  ReadEnd(sandbox);
+  record.oom_killed =
+      killed && sandbox.stopped_status == 0 && sandbox.record.end.meters.events.oom_kills > 0;
   // The caller of the build is told of that end.
-  if (sandbox.build_failed || sandbox.doomed || sandbox.mounting) return;
+  if (sandbox.build_failed || sandbox.mounting) return;
   const Status recorded = ReplaceRecord(records_.get(), sandbox.record);
   if (!recorded) {
     LogLine(LogLevel::kError, "cannot write a record")
         .Add("sandbox", record.id)
         .Add(recorded.error());
   }
-  exited_(record);
+  if (!sandbox.doomed) exited_(record);
+}
+
+void Sandboxes::HoldLink(Sandbox& sandbox) {
+  if (sandbox.record.link.empty()) return;
+  const std::string path = "/proc/" + std::to_string(sandbox.record.sandbox.pid) + "/ns/net";
+  // Without it, the link may go first, and what it has counted since the last sample.
+  if (auto network = sys::Open(path, O_RDONLY)) sandbox.network = std::move(*network);
+}
+
+void Sandboxes::ReadLink(Record& record) const {
+  // The host's end receives what the sandbox sends.
+  const LinkBytes bytes = ReadLinkBytes(host_.links.get(), record.link);
+  record.end.bytes_in = std::max(record.end.bytes_in, bytes.sent);
+  record.end.bytes_out = std::max(record.end.bytes_out, bytes.received);
+}
+
+void Sandboxes::ReadBeforeKill(Record& record) const {
+  ReadLink(record);
+  record.end.meters.memory_bytes = cgroup::ReadMemoryInUse(
+      host_.cgroups.host(), host_.cgroups.path(), SlotGroup(record.sandbox.slot));
+  // A spawner that dies after the kill leaves the reading to the next one. Without a record, the
+  // build is not finished, and nobody is billed.
+  if (::faccessat(records_.get(), record.sandbox.id.c_str(), F_OK, 0) != 0) return;
+  if (auto written = ReplaceRecord(records_.get(), record); !written) {
+    LogLine(LogLevel::kError, "cannot write a record")
+        .Add("sandbox", record.sandbox.id)
+        .Add(written.error());
+  }
+}
+
+void Sandboxes::ReadEnd(Sandbox& sandbox) const {
+  Record& record = sandbox.record;
+  const uint32_t slot = record.sandbox.slot;
+  const uint64_t memory_bytes = record.end.meters.memory_bytes;
+  ReadLink(record);
+  sandbox.network.reset();
+  record.end.read = true;
+  record.end.ended_ms = SystemClock().UnixMillis();
+  record.end.meters =
+      cgroup::ReadMeters(host_.cgroups.host(), host_.cgroups.path(), SlotGroup(slot));
+  record.end.meters.memory_bytes = memory_bytes;
+  record.end.disk_bytes = host_.store.UpperBytes(slot);
+}
+
+std::vector<wire::SlotDisk> Sandboxes::Disks() const {
+  std::vector<wire::SlotDisk> disks;
+  if (!host_.store.HasQuota()) return disks;
+  for (const auto& [id, sandbox] : sandboxes_) {
+    const uint32_t slot = LiveSlot(id);
+    if (slot != 0) disks.push_back({slot, host_.store.UpperBytes(slot)});
+  }
+  return disks;
 }
 
 bool Sandboxes::Reclaiming(Sandbox& sandbox) {
@@ -513,8 +573,12 @@ bool Sandboxes::TryRemove(const std::string& id) {
   // Process 1 is reaped, so the kernel has ended all others (pid_namespaces(7)). But the last may
   // not have left the group yet.
   if (!removed && removed.error().error_number() == EBUSY) return false;
-  if (removed) removed = RemoveRecord(records_.get(), id);
-  const std::vector<Gone> gone = std::exchange(sandbox.gone, {});
+  if (removed) {
+    removed = sandbox.keep_reading ? ends_.Keep(records_.get(), sandbox.record)
+                                   : RemoveRecord(records_.get(), id);
+  }
+  const std::vector<Destroyed> gone = std::exchange(sandbox.gone, {});
+  const wire::Destroyed answer{sandbox.record.end};
   if (!removed) {
     // It stays known, so that the next Destroy is not told that it is gone.
     LogLine(LogLevel::kError, "cannot remove").Add("sandbox", id).Add(removed.error());
@@ -525,7 +589,9 @@ bool Sandboxes::TryRemove(const std::string& id) {
     }
     sandboxes_.erase(id);
   }
-  for (const Gone& done : gone) done(removed);
+  for (const Destroyed& done : gone) {
+    removed ? done(answer) : done(Fail(removed.error()));
+  }
   return true;
 }
 
@@ -546,7 +612,7 @@ void Sandboxes::Sweep() {
   for (auto& [id, sandbox] : sandboxes_) {
     if (!sandbox.doomed) continue;
     if (now_us >= sandbox.gone_by_us) {
-      for (const Gone& done : std::exchange(sandbox.gone, {})) {
+      for (const Destroyed& done : std::exchange(sandbox.gone, {})) {
         done(Fail(Code::kDeadlineExceeded,
                   "a killed process of the sandbox did not end within 10 seconds"));
       }

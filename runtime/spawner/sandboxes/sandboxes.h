@@ -16,6 +16,7 @@
 #include "runtime/base/unique_fd.h"
 #include "runtime/spawner/host/host.h"
 #include "runtime/spawner/host/tier.h"
+#include "runtime/spawner/sandboxes/end_readings.h"
 #include "runtime/spawner/sandboxes/reclaims.h"
 #include "runtime/spawner/sandboxes/record.h"
 #include "runtime/spawner/slot/slots.h"
@@ -36,14 +37,17 @@ class Sandboxes {
  public:
   using Built = std::function<void(Result<wire::Built>)>;
   using Gone = std::function<void(Status)>;
+  using Destroyed = std::function<void(Result<wire::Destroyed>)>;
   using Exited = std::function<void(const wire::SandboxRecord&)>;
 
-  // `records`: the directory of the record files. All references outlive this object.
-  Sandboxes(const Host& host, const Tiers& tiers, EventLoop& loop, UniqueFd records, Exited exited)
+  // `records`, `ends`: the directories of the record files. All references outlive this object.
+  Sandboxes(const Host& host, const Tiers& tiers, EventLoop& loop, UniqueFd records, UniqueFd ends,
+            Exited exited)
       : host_(host),
         tiers_(tiers),
         loop_(loop),
         records_(std::move(records)),
+        ends_(std::move(ends)),
         exited_(std::move(exited)),
         reclaims_(host.cgroups) {}
 
@@ -92,10 +96,15 @@ class Sandboxes {
   }
   // Returns whether the sandbox is frozen, or is to be as soon as no session is being made in it.
   bool StandsStill(const std::string& id) const;
-  // Kills and removes the sandbox. Calls `done` when nothing is left of it, at once for an unknown
-  // id. kDeadlineExceeded: its processes have not ended within ten seconds; it is removed when they
-  // do.
-  void Destroy(const std::string& id, Gone done);
+  // Kills and removes the sandbox. Calls `done` with its reading when nothing is left of it, at
+  // once for an unknown id. kDeadlineExceeded: its processes have not ended within ten seconds; it
+  // is removed when they do. With `keep_reading`, the reading is kept until SettleEnds.
+  void Destroy(const std::string& id, bool keep_reading, Destroyed done);
+  // Returns the bytes that are charged to the project quotas of living sandboxes.
+  std::vector<wire::SlotDisk> Disks() const;
+  // Forgets readings that the daemon has stored.
+  void SettleEnds(const std::vector<std::string>& ids) { ends_.Settle(ids); }
+  std::vector<wire::SandboxEnd> OldestEnds() const { return ends_.Oldest(); }
   void DestroyAll(Gone done);
 
   // A child of ours has ended. Returns true if it was a sandbox's process 1, or a process that
@@ -123,12 +132,15 @@ class Sandboxes {
     // Present limits. None: it was adopted, or a change has failed half-way.
     std::optional<cgroup::Limits> limits;
     UniqueFd pidfd;  // set for adopted sandboxes, whose exit sends no SIGCHLD
+    // Its network namespace, whose last reference would take the counters of its link along.
+    UniqueFd network;
     EventLoop::Id exit_watch = 0;
     bool mounting = false;  // a process beside us mounts its root
     bool build_failed = false;
     int stopped_status = 0;  // status of waitpid(2); 0: never stopped
     bool doomed = false;     // is to be destroyed
-    std::vector<Gone> gone;  // callers of Destroy
+    bool keep_reading = false;
+    std::vector<Destroyed> gone;  // callers of Destroy
     int64_t gone_by_us = 0;
     Caches caches = Caches::kLeft;
     // Callers that wait until the sandbox is frozen, and the deadline of that.
@@ -148,6 +160,14 @@ class Sandboxes {
   Result<std::vector<int>> Buckets(const wire::Plan& plan) const;
   Status ChangeLimits(uint32_t slot, const cgroup::Limits& now, const cgroup::Limits& next) const;
   void MarkExited(Sandbox& sandbox, int wait_status, bool code_known);
+  // Keeps the sandbox's link until ReadEnd.
+  static void HoldLink(Sandbox& sandbox);
+  // Reads the counters of a sandbox whose last process is gone. Its group still exists.
+  void ReadEnd(Sandbox& sandbox) const;
+  // Reads the counters that the end of its processes resets, and stores them in its record: memory,
+  // and the bytes of the link.
+  void ReadBeforeKill(Record& record) const;
+  void ReadLink(Record& record) const;
   void Kill(const std::string& id, const Sandbox& sandbox);
   // Does for adopted sandboxes, whose stops no signal tells of, what OnChildStop does. Finds a stop
   // within a second.
@@ -175,6 +195,7 @@ class Sandboxes {
   const Tiers& tiers_;
   EventLoop& loop_;
   UniqueFd records_;
+  EndReadings ends_;
   Exited exited_;
   Slots* slots_ = nullptr;
   ObjectMounts* objects_ = nullptr;

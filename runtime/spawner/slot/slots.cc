@@ -164,6 +164,7 @@ void Slots::Receive() {
   }
   auto& parts = std::get<BuiltSlot::Parts>(built->outcome);
   slot.start_time = *started;
+  parts.prepared.cpu_micros = host_.cgroups.ReadCpuMicros(SlotGroup(built->slot));
   slot.gate = std::move(parts.gate);
   prepared_[built->slot] = std::move(slot);
   pending.done(std::move(parts.prepared));

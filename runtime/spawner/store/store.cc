@@ -243,4 +243,12 @@ Status Store::LimitUpper(uint32_t slot, uint64_t disk_bytes) const {
   return LimitProject(directory.get(), disk_bytes);
 }
 
+uint64_t Store::UpperBytes(uint32_t slot) const {
+  if (!has_quota_) return 0;
+  const auto directory = sys::OpenAt(root_.get(), UpperPath(slot), kDir);
+  const auto charged =
+      directory ? ChargedTo(directory->get()) : Result<quota::Usage>(Fail(directory.error()));
+  return charged ? charged->bytes : 0;
+}
+
 }  // namespace atl::spawner

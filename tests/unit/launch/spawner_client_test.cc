@@ -62,9 +62,9 @@ class ClientTest : public testing::Test {
     loop.Poll();
     loop.Run();
   }
-  SpawnerClient::Finished Count(std::map<std::string, int>* times, const std::string& id) {
-    return [times, id](const Status& status) {
-      EXPECT_TRUE(status);
+  auto Count(std::map<std::string, int>* times, const std::string& id) {
+    return [times, id](const auto& answer) {
+      EXPECT_TRUE(answer);
       ++(*times)[id];
     };
   }
@@ -110,8 +110,8 @@ TEST_F(ClientTest, DestroysAreBoundedAndHoldUpNobody) {
   ASSERT_EQ(first.size(), SpawnerClient::kDestroysAtOnce + 1);
   EXPECT_TRUE(std::holds_alternative<wire::Freeze>(first.back().message));
   // Each finished request makes room for one more.
-  Answer(first[3].number);
-  Answer(first[7].number);
+  Answer(first[3].number, wire::Destroyed());
+  Answer(first[7].number, wire::Destroyed());
   EXPECT_EQ(Read().size(), 2U);
   EXPECT_EQ(times["d"], 2);
 }
@@ -278,7 +278,7 @@ TEST_F(ClientTest, TheLastAnswerIsHeardThoughTheNextRequestWasNotRead) {
 TEST_F(ClientTest, AllThatWaitHearOfTheEnd) {
   int failed = 0;
   for (int i = 0; i < 1000; ++i) {
-    client->Ask(wire::Destroy{"d"}, [&](const Status& s) {
+    client->Ask(wire::Destroy{"d"}, [&](const Result<wire::Destroyed>& s) {
       EXPECT_EQ(s.error().code(), Code::kUnavailable);
       ++failed;
     });

@@ -71,7 +71,7 @@ void FakeSpawner::AnswerPrepare() {
   auto [slot, done] = std::move(prepares.front());
   prepares.pop_front();
   if (prepare_error) return done(Fail(*prepare_error));
-  done(wire::PreparedSlot{{}, UniqueFd(::fcntl(0, F_DUPFD_CLOEXEC, 3))});
+  done(wire::PreparedSlot{{}, 0, UniqueFd(::fcntl(0, F_DUPFD_CLOEXEC, 3))});
 }
 
 FakeSpawner::PendingBuild FakeSpawner::AnswerBuild(Result<wire::Built> built) {
@@ -93,8 +93,8 @@ std::string FakeSpawner::AnswerReclaim(Result<wire::Reclaimed> reclaimed) {
   return AnswerFirst(reclaims, std::move(reclaimed));
 }
 
-std::string FakeSpawner::AnswerDestroy(Status status) {
-  return AnswerFirst(destroys, std::move(status));
+std::string FakeSpawner::AnswerDestroy(Result<wire::Destroyed> destroyed) {
+  return AnswerFirst(destroys, std::move(destroyed));
 }
 
 wire::Copied FakeSpawner::Report(uint64_t bytes) {

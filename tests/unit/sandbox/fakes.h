@@ -184,7 +184,7 @@ class FakeSpawner final : public launch::SpawnerClient {
   void Do(wire::Reclaim asked, Done<wire::Reclaimed> done) {
     reclaims.push_back({std::move(asked.id), std::move(done)});
   }
-  void Do(wire::Destroy asked, Finished done) {
+  void Do(wire::Destroy asked, Done<wire::Destroyed> done) {
     destroys.push_back({std::move(asked.id), std::move(done)});
   }
   void Do(wire::CopyUpper asked, Done<wire::Copied> done) {
@@ -240,7 +240,7 @@ class FakeSpawner final : public launch::SpawnerClient {
   // Returns "freeze ID" or "thaw ID".
   std::string AnswerFreeze(Status status = {});
   std::string AnswerReclaim(Result<wire::Reclaimed> reclaimed);
-  std::string AnswerDestroy(Status status = {});
+  std::string AnswerDestroy(Result<wire::Destroyed> destroyed = wire::Destroyed());
   // Returns the report of a copy of so many bytes.
   static wire::Copied Report(uint64_t bytes);
   wire::CopyUpper AnswerCopy(Result<wire::Copied> copied = Report(4096));
@@ -255,7 +255,7 @@ class FakeSpawner final : public launch::SpawnerClient {
   std::map<uint32_t, UniqueFd> controls;  // execd's ends of prepared slots
   std::map<uint32_t, std::string> tiers;  // tier of each prepared slot
   std::deque<PendingBuild> builds;
-  std::deque<Pending<std::string>> destroys;
+  std::deque<std::pair<std::string, Done<wire::Destroyed>>> destroys;
   std::deque<Pending<std::string>> volume_calls;
   std::deque<Pending<wire::MountObjects>> mounts;
   std::deque<Pending<wire::ChangeLimits>> limits;

@@ -519,7 +519,7 @@ TEST_F(LifecycleTest, ALateAnswerOfALostSpawnerIsNotTheNextOnes) {
   wire::Greeting hello;
   sandboxes->reconciler.Reconcile(hello);
   ASSERT_EQ(spawner.destroys.size(), 1U);
-  first.done(Fail(Code::kUnavailable, "gone"));
+  first.second(Fail(Code::kUnavailable, "gone"));
   EXPECT_EQ(spawner.AnswerDestroy(), id);
   EXPECT_EQ(sandboxes->registry.size(), 0U);
 }

@@ -192,7 +192,7 @@ TEST_F(LifecycleWaitingTest, NorWhatItsPredecessorHadBegunToBuild) {
   loop.Run();
   EXPECT_EQ(StateName(StateOf(id)), StateName(State::kFailed));
   ASSERT_EQ(spawner.destroys.size(), 1U);
-  EXPECT_EQ(spawner.destroys.front().what, id);
+  EXPECT_EQ(spawner.destroys.front().first, id);
 }
 
 TEST_F(LifecycleWaitingTest, ARepeatedRequestGetsTheSame) {

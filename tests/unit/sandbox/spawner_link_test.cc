@@ -42,7 +42,7 @@ TEST_F(SpawnerLinkTest, ForwardsWhileConnected) {
   current->exit({.id = "x"});
   EXPECT_EQ(exited, "x");
   bool done = false;
-  link->Ask(wire::Destroy{"a"}, [&](const Status& s) { done = s.has_value(); });
+  link->Ask(wire::Destroy{"a"}, [&](const Result<wire::Destroyed>& s) { done = s.has_value(); });
   EXPECT_EQ(current->AnswerDestroy(), "a");
   EXPECT_TRUE(done);
 }
@@ -53,7 +53,7 @@ TEST_F(SpawnerLinkTest, RefusesWhileThereIsNone) {
   EXPECT_EQ(lost, 1);
   EXPECT_FALSE(link->connected());
   int refused = 0;
-  link->Ask(wire::Destroy{"a"}, [&](const Status& s) {
+  link->Ask(wire::Destroy{"a"}, [&](const Result<wire::Destroyed>& s) {
     EXPECT_EQ(s.error().code(), Code::kUnavailable);
     EXPECT_EQ(s.error().message(), "start it");
     ++refused;
@@ -111,7 +111,7 @@ TEST_F(SpawnerLinkTest, AStoppedOneIsNotWaitedForByAnybodyElse) {
   current->lost();
   loop.Pass(1'000'000);
   Error refused(Code::kInternal, "");
-  link->Ask(wire::Destroy{"a"}, [&](const Status& s) { refused = s.error(); });
+  link->Ask(wire::Destroy{"a"}, [&](const Result<wire::Destroyed>& s) { refused = s.error(); });
   loop.Run();
   EXPECT_EQ(refused.code(), Code::kUnavailable);
   EXPECT_NE(refused.message().find("is it stopped?"), std::string::npos) << refused.message();
@@ -141,7 +141,7 @@ TEST_F(SpawnerLinkTest, OneOfAnotherProtocolIsNotUsed) {
 TEST_F(SpawnerLinkTest, NothingIsSentBehindAStop) {
   link->Ask(wire::Stop(), [](const Status&) {});
   bool refused = false;
-  link->Ask(wire::Destroy{"a"}, [&](const Status& s) { refused = !s; });
+  link->Ask(wire::Destroy{"a"}, [&](const Result<wire::Destroyed>& s) { refused = !s; });
   loop.Run();
   EXPECT_TRUE(refused);
   EXPECT_TRUE(current->destroys.empty());
@@ -153,7 +153,7 @@ TEST_F(SpawnerLinkTest, AStopWaitsForTheNextOne) {
   bool done = false;
   link->Ask(wire::Stop(), [&](const Status& s) { done = s.has_value(); });
   bool refused = false;
-  link->Ask(wire::Destroy{"a"}, [&](const Status& s) { refused = !s; });
+  link->Ask(wire::Destroy{"a"}, [&](const Result<wire::Destroyed>& s) { refused = !s; });
   loop.Run();
   EXPECT_FALSE(done);
   EXPECT_TRUE(refused);

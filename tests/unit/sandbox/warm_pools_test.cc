@@ -339,7 +339,7 @@ TEST_F(WarmPoolsTest, WhatIsOutOfDateIsBuiltAnew) {
   EXPECT_NE(answer->result->id, old);
   loop.Pass(3 * kSecond);
   ASSERT_FALSE(spawner.destroys.empty());
-  EXPECT_EQ(spawner.destroys.front().what, old);
+  EXPECT_EQ(spawner.destroys.front().first, old);
   Fill();
   EXPECT_EQ(available(), 1U);
   EXPECT_NE(sandboxes->pools.Parked().front(), old);
@@ -366,7 +366,7 @@ TEST_F(WarmPoolsTest, OneThatCannotBeBuiltIsDestroyed) {
   spawner.builds.pop_front();
   done(Fail(Code::kInternal, "step overlay"));
   ASSERT_FALSE(spawner.destroys.empty());
-  EXPECT_EQ(spawner.destroys.front().what, id);
+  EXPECT_EQ(spawner.destroys.front().first, id);
   EXPECT_NE(sandboxes->pools.Find(kCaller, "warm")->trouble, "");
 }
 
