@@ -1,0 +1,560 @@
+#include "runtime/tenants/usage/ledger.h"
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "runtime/base/json_text.h"
+
+namespace atl::tenants {
+namespace {
+
+// Columns of a part, in the order of StateOf and of the statements that write them.
+constexpr char kPartColumns[] =
+    "part, sandbox, owner, image, labels, record, started_ms, held_cpu, held_memory, held_ms, "
+    "sampled_ms, cpu_us, memory_bytes, bytes_in, bytes_out, read_bytes, written_bytes, disk_bytes, "
+    "disk_ms, ended_ms, estimated";
+constexpr int kPartValues = 21;
+
+Status MakeTables(sqlite::Db& db) {
+  std::string usage = "CREATE TABLE usage (hour INTEGER NOT NULL, number INTEGER NOT NULL";
+  // A shipped step never changes, so it does not use kAmounts.
+  for (const char* column :
+       {"cpu_us", "cpu_reserved_us", "memory_kib_ms", "memory_reserved_kib_ms", "bytes_in",
+        "bytes_out", "read_bytes", "written_bytes", "disk_kib_ms", "commands", "creates"}) {
+    usage.append(", ").append(column).append(" INTEGER NOT NULL");
+  }
+  usage +=
+      ", PRIMARY KEY (hour, number)) WITHOUT ROWID; CREATE INDEX usage_by_number ON usage "
+      "(number);";
+  return db.Exec(
+      "CREATE TABLE parts (number INTEGER PRIMARY KEY AUTOINCREMENT, part TEXT NOT NULL UNIQUE,"
+      " sandbox TEXT NOT NULL, owner TEXT NOT NULL, image TEXT NOT NULL, labels TEXT NOT NULL,"
+      " record TEXT NOT NULL, started_ms INTEGER NOT NULL, held_cpu INTEGER NOT NULL,"
+      " held_memory INTEGER NOT NULL, held_ms INTEGER NOT NULL, sampled_ms INTEGER NOT NULL,"
+      " cpu_us INTEGER NOT NULL, memory_bytes INTEGER, bytes_in INTEGER NOT NULL,"
+      " bytes_out INTEGER NOT NULL, read_bytes INTEGER NOT NULL, written_bytes INTEGER NOT NULL,"
+      " disk_bytes INTEGER, disk_ms INTEGER NOT NULL, ended_ms INTEGER NOT NULL,"
+      " estimated INTEGER NOT NULL);"
+      "CREATE INDEX parts_by_sandbox ON parts (sandbox);"
+      "CREATE TABLE host (hour INTEGER PRIMARY KEY, cpu_us INTEGER NOT NULL);"
+      "CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;" +
+      usage);
+}
+constexpr sqlite::SchemaStep kUsageSteps[] = {MakeTables};
+
+std::string LabelsText(const std::map<std::string, std::string>& labels) {
+  return JsonText(nlohmann::json(labels));
+}
+
+std::map<std::string, std::string> LabelsOf(const std::string& text) {
+  std::map<std::string, std::string> labels;
+  const auto json = ParseJson(text);
+  if (!json || !json->is_object()) return labels;
+  for (const auto& [key, value] : json->items()) {
+    if (value.is_string()) labels[key] = value.get<std::string>();
+  }
+  return labels;
+}
+
+int64_t NumberOf(const std::string& text) {
+  int64_t value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+int64_t Signed(uint64_t value) {
+  return static_cast<int64_t>(std::min<uint64_t>(value, INT64_MAX));
+}
+
+// A counter that has gone back was read of something else.
+int64_t Grown(uint64_t now, uint64_t before) {
+  return now > before ? Signed(now - before) : 0;
+}
+
+std::string KeyOf(UsageQuery::By by) {
+  switch (by) {
+    case UsageQuery::By::kTenant:
+      return "p.owner";
+    case UsageQuery::By::kLabel:
+      return "COALESCE((SELECT value FROM json_each(p.labels) WHERE key=?5), '')";
+    case UsageQuery::By::kImage:
+      return "p.image";
+    case UsageQuery::By::kSandbox:
+      return "p.sandbox";
+  }
+  return "''";
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Ledger>> Ledger::Open(const std::string& path, const std::string& boot,
+                                             const Settings& settings) {
+  ATOLL_ASSIGN(sqlite::Db db, sqlite::Db::Open(path, {.log_bytes = 8 << 20, .durable = true}));
+  if (auto migrated = sqlite::Migrate(db, kUsageSteps); !migrated) {
+    return Fail(std::move(migrated).error().Wrap(path));
+  }
+  std::unique_ptr<Ledger> ledger(new Ledger(std::move(db), boot, settings));
+  ATOLL_TRY(ledger->Prepare());
+  ATOLL_TRY(ledger->Load());
+  return ledger;
+}
+
+Status Ledger::Prepare() {
+  const std::string columns = kPartColumns;
+  ATOLL_ASSIGN(find_, db_.Prepare("SELECT number, " + columns + " FROM parts WHERE part=?1"));
+  std::string values, sets;
+  size_t from = 0;
+  for (int i = 1; i <= kPartValues; ++i) {
+    const size_t to = std::min(columns.find(", ", from), columns.size());
+    const std::string value = "?" + std::to_string(i);
+    values.append(i == 1 ? "" : ",").append(value);
+    sets.append(i == 1 ? "" : ",").append(columns.substr(from, to - from)).append("=" + value);
+    from = to + 2;
+  }
+  ATOLL_ASSIGN(insert_, db_.Prepare("INSERT INTO parts (" + columns + ") VALUES (" + values + ")"));
+  ATOLL_ASSIGN(update_, db_.Prepare("UPDATE parts SET " + sets + " WHERE number=?" +
+                                    std::to_string(kPartValues + 1)));
+  std::string names, amounts, sums;
+  int number = 3;
+  for (const AmountField& field : kAmounts) {
+    const std::string name = field.column;
+    names += ", " + name;
+    amounts += ",?" + std::to_string(number++);
+    sums += (sums.empty() ? "" : ", ") + name + "=" + name + "+excluded." + name;
+  }
+  ATOLL_ASSIGN(add_, db_.Prepare("INSERT INTO usage (hour, number" + names + ") VALUES (?1,?2" +
+                                 amounts + ") ON CONFLICT (hour, number) DO UPDATE SET " + sums));
+  ATOLL_ASSIGN(add_host_, db_.Prepare("INSERT INTO host VALUES (?1,?2) ON CONFLICT (hour) DO "
+                                      "UPDATE SET cpu_us=cpu_us+excluded.cpu_us"));
+  ATOLL_ASSIGN(set_, db_.Prepare("INSERT INTO facts VALUES (?1,?2) ON CONFLICT (name) DO UPDATE "
+                                 "SET value=excluded.value"));
+  return {};
+}
+
+Status Ledger::Load() {
+  ATOLL_ASSIGN(sqlite::Stmt living, db_.Prepare(std::string("SELECT number, ") + kPartColumns +
+                                                " FROM parts WHERE ended_ms=0"));
+  for (;;) {
+    ATOLL_ASSIGN(const bool row, living.Step());
+    if (!row) break;
+    State state = StateOf(living);
+    parts_.emplace(state.part.id, std::move(state));
+  }
+  std::string boot;
+  ATOLL_ASSIGN(sqlite::Stmt facts, db_.Prepare("SELECT name, value FROM facts"));
+  for (;;) {
+    ATOLL_ASSIGN(const bool row, facts.Step());
+    if (!row) break;
+    const std::string name = facts.ColumnText(0);
+    if (name == "boot") boot = facts.ColumnText(1);
+    if (name == "host_cpu_us") host_cpu_us_ = static_cast<uint64_t>(NumberOf(facts.ColumnText(1)));
+    if (name == "complete_from") complete_from_ = NumberOf(facts.ColumnText(1));
+  }
+  if (boot == boot_) return {};
+  // The groups of an earlier boot are gone, and their counters with them.
+  if (!boot.empty()) host_cpu_us_ = 0;
+  EndOthers({});
+  host_changed_ = true;
+  return {};
+}
+
+Ledger::State Ledger::StateOf(const sqlite::Stmt& row) {
+  State state;
+  int column = 0;
+  const auto number = [&] { return row.ColumnInt(column++); };
+  const auto counter = [&] { return static_cast<uint64_t>(row.ColumnInt(column++)); };
+  const auto text = [&] { return row.ColumnText(column++); };
+  const auto known = [&]() -> std::optional<uint64_t> {
+    const bool null = row.ColumnIsNull(column);
+    const uint64_t value = counter();
+    return null ? std::optional<uint64_t>() : value;
+  };
+  state.number = number();
+  state.part.id = text();
+  state.part.sandbox = text();
+  state.part.owner = text();
+  state.part.image = text();
+  state.part.labels = LabelsOf(text());
+  ++column;  // `record` never changes
+  state.part.started_ms = number();
+  state.held.cpu_millis = counter();
+  state.held.memory_bytes = counter();
+  state.held_ms = number();
+  state.sampled_ms = number();
+  state.last.cpu_us = counter();
+  state.last.memory_bytes = known();
+  state.last.bytes_in = counter();
+  state.last.bytes_out = counter();
+  state.last.read_bytes = counter();
+  state.last.written_bytes = counter();
+  state.last.disk_bytes = known();
+  state.disk_ms = number();
+  state.ended_ms = number();
+  state.estimated = number() != 0;
+  state.changed = false;
+  return state;
+}
+
+Result<std::optional<Ledger::State>> Ledger::Read(const std::string& part) {
+  find_->Reset();
+  find_->Bind(1, part);
+  ATOLL_ASSIGN(const bool row, find_->Step());
+  std::optional<State> state;
+  if (row) state = StateOf(*find_);
+  find_->Reset();
+  return state;
+}
+
+Ledger::State* Ledger::Find(const std::string& part) {
+  if (const auto found = parts_.find(part); found != parts_.end()) return &found->second;
+  auto read = Read(part);
+  if (!read || !*read) return nullptr;
+  return &parts_.emplace(part, std::move(**read)).first->second;
+}
+
+void Ledger::Begin(UsagePart part, const Held& held, int64_t now_ms) {
+  if (State* const known = Find(part.id)) {
+    known->changed = true;
+    known->part.labels = std::move(part.labels);
+    // It was believed to have ended with an earlier daemon.
+    if (known->ended_ms != 0 && known->estimated) known->ended_ms = 0, known->estimated = false;
+    return Hold(known->part.id, held, now_ms);
+  }
+  State state;
+  state.held = held;
+  state.held_ms = state.sampled_ms = state.disk_ms = part.started_ms;
+  state.last = part.base;
+  state.last.memory_bytes.reset();
+  state.last.disk_bytes.reset();
+  state.pending[part.started_ms / kHourMs].creates = part.first ? 1 : 0;
+  state.part = std::move(part);
+  const std::string id = state.part.id;
+  parts_.emplace(id, std::move(state));
+}
+
+void Ledger::Describe(const std::string& part, std::map<std::string, std::string> labels) {
+  State* const state = Find(part);
+  if (state == nullptr) return;
+  state->part.labels = std::move(labels);
+  state->changed = true;
+}
+
+void Ledger::Spread(State& state, int64_t from_ms, int64_t to_ms, int64_t Amounts::*value,
+                    int64_t total) {
+  if (total == 0) return;
+  state.changed = true;
+  int64_t left = total;
+  for (int64_t at = from_ms; at / kHourMs < to_ms / kHourMs;) {
+    const int64_t next = (at / kHourMs + 1) * kHourMs;
+    const auto share =
+        static_cast<int64_t>(static_cast<long double>(total) * static_cast<long double>(next - at) /
+                             static_cast<long double>(to_ms - from_ms));
+    state.pending[at / kHourMs].*value += share;
+    left -= share;
+    at = next;
+  }
+  state.pending[to_ms / kHourMs].*value += left;
+}
+
+void Ledger::Accrue(State& state, int64_t now_ms) {
+  const int64_t span_ms = now_ms - state.held_ms;
+  if (span_ms <= 0) return;
+  Spread(state, state.held_ms, now_ms, &Amounts::cpu_reserved_us,
+         Signed(state.held.cpu_millis) * span_ms);
+  Spread(state, state.held_ms, now_ms, &Amounts::memory_reserved_kib_ms,
+         Signed(state.held.memory_bytes / 1024) * span_ms);
+  state.held_ms = now_ms;
+  state.changed = true;
+}
+
+void Ledger::Hold(const std::string& part, const Held& held, int64_t now_ms) {
+  State* const state = Find(part);
+  if (state == nullptr || state->ended_ms != 0) return;
+  if (state->held == held) return;
+  Accrue(*state, now_ms);
+  state->held = held;
+  state->changed = true;
+}
+
+void Ledger::TakeCounters(State& state, const UsageReading& reading, int64_t now_ms) {
+  UsageReading& last = state.last;
+  const int64_t from_ms = std::min(state.sampled_ms, now_ms);
+  const int64_t cpu_us = Grown(reading.cpu_us, last.cpu_us);
+  Spread(state, from_ms, now_ms, &Amounts::cpu_us, cpu_us);
+  host_pending_[now_ms / kHourMs] -= cpu_us;
+  const auto take = [&](uint64_t UsageReading::*counter, int64_t Amounts::*value) {
+    Spread(state, from_ms, now_ms, value, Grown(reading.*counter, last.*counter));
+    last.*counter = std::max(last.*counter, reading.*counter);
+  };
+  last.cpu_us = std::max(last.cpu_us, reading.cpu_us);
+  take(&UsageReading::bytes_in, &Amounts::bytes_in);
+  take(&UsageReading::bytes_out, &Amounts::bytes_out);
+  take(&UsageReading::read_bytes, &Amounts::read_bytes);
+  take(&UsageReading::written_bytes, &Amounts::written_bytes);
+}
+
+void Ledger::TakeDisk(State& state, uint64_t bytes, int64_t now_ms) {
+  // The first reading stands for half of the time before it: the disk was empty at the beginning.
+  const uint64_t before = state.last.disk_bytes.value_or(0);
+  const int64_t span_ms = std::max<int64_t>(now_ms - state.disk_ms, 0);
+  Spread(state, state.disk_ms, now_ms, &Amounts::disk_kib_ms,
+         Signed((before + bytes) / 2048) * span_ms);
+  state.last.disk_bytes = bytes;
+  state.disk_ms = std::max(state.disk_ms, now_ms);
+  state.changed = true;
+}
+
+void Ledger::SampleDisk(const std::string& part, uint64_t bytes, int64_t now_ms) {
+  State* const state = Find(part);
+  if (state != nullptr && state->ended_ms == 0) TakeDisk(*state, bytes, now_ms);
+}
+
+void Ledger::CountCommands(const std::string& part, int64_t commands, int64_t now_ms) {
+  State* const state = Find(part);
+  if (state == nullptr) return;
+  state->pending[now_ms / kHourMs].commands += commands;
+  state->changed = true;
+}
+
+void Ledger::Sample(const std::string& part, const UsageReading& reading, int64_t now_ms) {
+  State* const state = Find(part);
+  if (state == nullptr || state->ended_ms != 0) return;
+  TakeCounters(*state, reading, now_ms);
+  Accrue(*state, now_ms);
+  if (reading.memory_bytes) {
+    // The first sample stands for all the time before it.
+    const uint64_t before = state->last.memory_bytes.value_or(*reading.memory_bytes);
+    const int64_t span_ms = std::max<int64_t>(now_ms - state->sampled_ms, 0);
+    Spread(*state, state->sampled_ms, now_ms, &Amounts::memory_kib_ms,
+           Signed((before + *reading.memory_bytes) / 2048) * span_ms);
+    state->last.memory_bytes = reading.memory_bytes;
+  }
+  state->sampled_ms = std::max(state->sampled_ms, now_ms);
+  state->changed = true;
+}
+
+void Ledger::End(const std::string& part, const std::optional<UsageReading>& reading,
+                 int64_t ended_ms) {
+  State* const state = Find(part);
+  if (state == nullptr || (state->ended_ms != 0 && !state->estimated)) return;
+  if (!reading) {
+    if (state->ended_ms != 0) return;
+    state->ended_ms = std::max(state->sampled_ms, int64_t{1});
+    state->estimated = true;
+    state->changed = true;
+    return;
+  }
+  ended_ms = std::max({ended_ms, state->sampled_ms, state->part.started_ms});
+  const int64_t span_ms = ended_ms - state->sampled_ms;
+  TakeCounters(*state, *reading, ended_ms);
+  Accrue(*state, ended_ms);
+  if (reading->disk_bytes) TakeDisk(*state, *reading->disk_bytes, ended_ms);
+  uint64_t mean = 0;
+  if (!state->last.memory_bytes) {
+    // It was too short for a sample.
+    mean = reading->peak_memory_bytes / 2;
+  } else {
+    mean =
+        (*state->last.memory_bytes + reading->memory_bytes.value_or(*state->last.memory_bytes)) / 2;
+  }
+  Spread(*state, state->sampled_ms, ended_ms, &Amounts::memory_kib_ms,
+         Signed(mean / 1024) * span_ms);
+  state->sampled_ms = state->ended_ms = ended_ms;
+  state->estimated = false;
+  state->changed = true;
+}
+
+void Ledger::EndOthers(const std::unordered_set<std::string>& living) {
+  std::vector<std::string> others;
+  for (const auto& [id, state] : parts_) {
+    if (state.ended_ms == 0 && !living.contains(id)) others.push_back(id);
+  }
+  for (const std::string& id : others) End(id, std::nullopt, 0);
+}
+
+void Ledger::SampleHost(uint64_t cpu_us, int64_t now_ms) {
+  // The first start has no earlier value; the past belongs to nobody's ledger.
+  const uint64_t before = host_cpu_us_.value_or(cpu_us);
+  host_pending_[now_ms / kHourMs] += Grown(cpu_us, before);
+  host_cpu_us_ = cpu_us;
+  host_changed_ = true;
+}
+
+Status Ledger::Write(State& state) {
+  const UsagePart& part = state.part;
+  sqlite::Stmt& statement = state.number == 0 ? *insert_ : *update_;
+  int column = 0;
+  const auto number = [&](uint64_t value) { statement.Bind(++column, Signed(value)); };
+  const auto known = [&](const std::optional<uint64_t>& value) {
+    value ? number(*value) : static_cast<void>(statement.BindNull(++column));
+  };
+  statement.Bind(++column, part.id);
+  statement.Bind(++column, part.sandbox);
+  statement.Bind(++column, part.owner);
+  statement.Bind(++column, part.image);
+  statement.Bind(++column, LabelsText(part.labels));
+  statement.Bind(++column, boot_.substr(0, 8));
+  statement.Bind(++column, part.started_ms);
+  number(state.held.cpu_millis);
+  number(state.held.memory_bytes);
+  statement.Bind(++column, state.held_ms);
+  statement.Bind(++column, state.sampled_ms);
+  number(state.last.cpu_us);
+  known(state.last.memory_bytes);
+  number(state.last.bytes_in);
+  number(state.last.bytes_out);
+  number(state.last.read_bytes);
+  number(state.last.written_bytes);
+  known(state.last.disk_bytes);
+  statement.Bind(++column, state.disk_ms);
+  statement.Bind(++column, state.ended_ms);
+  statement.Bind(++column, int64_t{state.estimated});
+  int64_t row = state.number;
+  if (row != 0) statement.Bind(++column, row);
+  ATOLL_TRY(statement.Run());
+  if (row == 0) row = db_.LastInsertId();
+  for (const auto& [hour, amounts] : state.pending) {
+    add_->Bind(1, hour).Bind(2, row);
+    int value = 3;
+    for (const AmountField& field : kAmounts) add_->Bind(value++, amounts.*field.value);
+    ATOLL_TRY(add_->Run());
+  }
+  return {};
+}
+
+Status Ledger::Commit(int64_t now_ms, bool durable) {
+  if (durable != durable_) {
+    ATOLL_TRY(db_.Exec(durable ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL"));
+    durable_ = durable;
+  }
+  // The states in memory become clean only if all of them are written.
+  std::vector<State*> written;
+  std::vector<std::pair<std::string, int64_t>> numbers;
+  ATOLL_ASSIGN(sqlite::Transaction transaction, sqlite::Transaction::Begin(db_));
+  for (auto& [id, state] : parts_) {
+    if (!state.changed && state.pending.empty()) continue;
+    ATOLL_TRY(Write(state));
+    written.push_back(&state);
+    if (state.number == 0) numbers.emplace_back(id, db_.LastInsertId());
+  }
+  for (const auto& [hour, cpu_us] : host_pending_) {
+    ATOLL_TRY(add_host_->Bind(1, hour).Bind(2, cpu_us).Run());
+  }
+  if (host_changed_) {
+    ATOLL_TRY(set_->Bind(1, "boot").Bind(2, boot_).Run());
+    if (host_cpu_us_) {
+      ATOLL_TRY(set_->Bind(1, "host_cpu_us").Bind(2, std::to_string(*host_cpu_us_)).Run());
+    }
+  }
+  ATOLL_TRY(transaction.Commit());
+  for (State* const state : written) {
+    state->changed = false;
+    state->pending.clear();
+  }
+  host_pending_.clear();
+  host_changed_ = false;
+  for (const auto& [id, number] : numbers) {
+    parts_.at(id).number = number;
+  }
+  std::erase_if(parts_, [](const auto& entry) { return entry.second.ended_ms != 0; });
+  const Hour hour = now_ms / kHourMs;
+  if (hour == pruned_) return {};
+  ATOLL_TRY(Prune(now_ms));
+  pruned_ = hour;
+  return {};
+}
+
+Result<int64_t> Ledger::Number(const std::string& sql) {
+  ATOLL_ASSIGN(sqlite::Stmt statement, db_.Prepare(sql));
+  ATOLL_ASSIGN(const bool row, statement.Step());
+  return row ? statement.ColumnInt(0) : 0;
+}
+
+Status Ledger::Prune(int64_t now_ms) {
+  Hour first = now_ms / kHourMs - settings_.keep_hours;
+  ATOLL_ASSIGN(int64_t rows, Number("SELECT COUNT(*) FROM usage"));
+  ATOLL_ASSIGN(const int64_t dropped,
+               Number("SELECT COUNT(*) FROM usage WHERE hour<" + std::to_string(first)));
+  rows -= dropped;
+  if (rows > settings_.most_rows) {
+    // The hour of the newest amount that has to go.
+    ATOLL_ASSIGN(
+        const int64_t last,
+        Number("SELECT hour FROM usage WHERE hour>=" + std::to_string(first) +
+               " ORDER BY hour LIMIT 1 OFFSET " + std::to_string(rows - settings_.most_rows - 1)));
+    first = last + 1;
+  } else if (dropped == 0) {
+    return {};
+  }
+  const std::string before = std::to_string(first);
+  ATOLL_ASSIGN(sqlite::Transaction transaction, sqlite::Transaction::Begin(db_));
+  ATOLL_TRY(db_.Exec("DELETE FROM usage WHERE hour<" + before + "; DELETE FROM host WHERE hour<" +
+                     before + "; DELETE FROM parts WHERE ended_ms<>0 AND ended_ms<" + before + "*" +
+                     std::to_string(kHourMs)));
+  ATOLL_TRY(set_->Bind(1, "complete_from").Bind(2, before).Run());
+  ATOLL_TRY(transaction.Commit());
+  complete_from_ = first;
+  return {};
+}
+
+Result<UsageAnswer> Ledger::Query(const UsageQuery& query) {
+  const Hour since = query.since_ms / kHourMs;
+  const Hour until = (query.until_ms + kHourMs - 1) / kHourMs;
+  const int64_t step = std::max<int64_t>(query.step_hours, 0);
+  UsageAnswer answer;
+  answer.complete = since >= complete_from_;
+  const bool each = query.by == UsageQuery::By::kSandbox;
+  std::string sums;
+  for (const AmountField& field : kAmounts) {
+    sums.append(", SUM(u.").append(field.column).append(")");
+  }
+  const std::string start = step == 0 ? "0" : "(u.hour/?6)*?6";
+  // A bill counts each part once, so a rolled back sandbox has a row for each of its parts.
+  const std::string record = each ? "p.record || '-' || p.number" : "''";
+  std::string sql =
+      "SELECT " + KeyOf(query.by) + " AS k, " + start + " AS h, " + record +
+      " AS r, MAX(p.estimated)" + sums +
+      " FROM usage u JOIN parts p ON p.number=u.number WHERE u.hour>=?1 AND u.hour<?2";
+  if (query.owner) sql += " AND p.owner=?3";
+  if (query.sandbox) sql += " AND p.sandbox=?4";
+  ATOLL_ASSIGN(sqlite::Stmt select,
+               db_.Prepare(sql + " GROUP BY k, h, r ORDER BY SUM(u.cpu_us) DESC, k, h"));
+  select.Bind(1, since).Bind(2, until);
+  if (query.owner) select.Bind(3, *query.owner);
+  if (query.sandbox) select.Bind(4, *query.sandbox);
+  if (query.by == UsageQuery::By::kLabel) select.Bind(5, query.label);
+  if (step != 0) select.Bind(6, step);
+  std::map<int64_t, Amounts> other;
+  for (;;) {
+    ATOLL_ASSIGN(const bool row, select.Step());
+    if (!row) break;
+    answer.complete = answer.complete && select.ColumnInt(3) == 0;
+    UsageRow found{.key = select.ColumnText(0),
+                   .record = select.ColumnText(2),
+                   .started_ms = select.ColumnInt(1) * kHourMs,
+                   .amounts = {}};
+    int column = 4;
+    for (const AmountField& field : kAmounts)
+      found.amounts.*field.value = select.ColumnInt(column++);
+    if (answer.rows.size() < kMaxRows) {
+      answer.rows.push_back(std::move(found));
+      continue;
+    }
+    Amounts& sum = other[found.started_ms];
+    for (const AmountField& field : kAmounts) sum.*field.value += found.amounts.*field.value;
+  }
+  for (const auto& [started_ms, amounts] : other) {
+    answer.rows.push_back(
+        {.key = kOtherKey, .record = "", .started_ms = started_ms, .amounts = amounts});
+  }
+  if (!query.owner) {
+    ATOLL_ASSIGN(answer.unallocated_cpu_us,
+                 Number("SELECT COALESCE(SUM(cpu_us), 0) FROM host WHERE hour>=" +
+                        std::to_string(since) + " AND hour<" + std::to_string(until)));
+  }
+  return answer;
+}
+
+}  // namespace atl::tenants

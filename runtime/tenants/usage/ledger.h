@@ -1,0 +1,178 @@
+// The ledger of what sandboxes have used: one SQLite file with an amount for each sandbox and hour.
+//
+// A part is the life of one group of processes. A sandbox has one part, and another one after each
+// rollback. The caller reports cumulative counters of the kernel, and the ledger adds up what is
+// new. Reporting the same counters twice adds nothing, so a reader that has lost its place may
+// begin again.
+//
+// Changes are collected in memory until Commit, which writes all of them in one transaction. A
+// Commit that fails keeps them.
+//
+// Thread rule: one thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "runtime/base/result.h"
+#include "runtime/base/sqlite.h"
+#include "runtime/tenants/usage/amounts.h"
+
+namespace atl::tenants {
+
+inline constexpr int64_t kHourMs = 3600 * 1000;
+
+// Cumulative counters of a part, and its memory and disk now.
+struct UsageReading {
+  uint64_t cpu_us = 0;
+  std::optional<uint64_t> memory_bytes;  // none: not known, as at the end of a part
+  uint64_t peak_memory_bytes = 0;
+  uint64_t bytes_in = 0;
+  uint64_t bytes_out = 0;
+  uint64_t read_bytes = 0;
+  uint64_t written_bytes = 0;
+  std::optional<uint64_t> disk_bytes;  // none: not known, or the store has no quotas
+};
+
+// The owner and the origin of usage.
+struct UsagePart {
+  std::string id;       // unique for ever
+  std::string sandbox;  // the id that clients know
+  std::string owner;    // tenant; "": the host
+  std::string image;
+  std::map<std::string, std::string> labels;
+  int64_t started_ms = 0;
+  bool first = true;  // false: the sandbox had an earlier part
+  UsageReading base;  // counters from before the sandbox owed anything
+};
+
+// The limits that are held for a part, whether it uses them or not.
+struct Held {
+  uint64_t cpu_millis = 0;  // 1000: one processor
+  uint64_t memory_bytes = 0;
+
+  bool operator==(const Held&) const = default;
+};
+
+struct UsageQuery {
+  enum class By : uint8_t { kTenant, kLabel, kImage, kSandbox };
+  int64_t since_ms = 0;  // both are widened to whole hours
+  int64_t until_ms = 0;
+  By by = By::kTenant;
+  std::string label;                   // the key, for kLabel
+  int64_t step_hours = 0;              // 0: one row for each key
+  std::optional<std::string> owner;    // none: of all owners
+  std::optional<std::string> sandbox;  // none: all of them
+};
+
+struct UsageRow {
+  std::string key;         // "" for sandboxes without the label
+  std::string record;      // unique id of a sandbox's part, for bills; only by sandbox
+  int64_t started_ms = 0;  // start of the step
+  Amounts amounts;
+};
+
+struct UsageAnswer {
+  std::vector<UsageRow> rows;  // largest processor time first; kOtherKey last
+  int64_t unallocated_cpu_us = 0;
+  bool complete = true;  // false: something was estimated, or is no longer kept
+};
+inline constexpr char kOtherKey[] = "_other";
+
+class Ledger {
+ public:
+  // Rows of an answer. All others are added up as kOtherKey.
+  static constexpr size_t kMaxRows = 1000;
+
+  struct Settings {
+    int64_t keep_hours = 90 * 24;
+    // Amounts that are kept; 120 bytes each. The oldest hours go first.
+    int64_t most_rows = 2'000'000;
+  };
+  // Opens or creates the file (":memory:" for tests). `boot`: the kernel's boot id, because
+  // counters begin anew with each boot.
+  static Result<std::unique_ptr<Ledger>> Open(const std::string& path, const std::string& boot,
+                                              const Settings& settings);
+  Ledger(const Ledger&) = delete;
+  Ledger& operator=(const Ledger&) = delete;
+
+  // Begins a part, or goes on with one that is known.
+  void Begin(UsagePart part, const Held& held, int64_t now_ms);
+  // Changes the labels of a part. They apply to all that it has used.
+  void Describe(const std::string& part, std::map<std::string, std::string> labels);
+  void Hold(const std::string& part, const Held& held, int64_t now_ms);
+  void Sample(const std::string& part, const UsageReading& reading, int64_t now_ms);
+  void SampleDisk(const std::string& part, uint64_t bytes, int64_t now_ms);
+  // Adds commands that have begun since the last call.
+  void CountCommands(const std::string& part, int64_t commands, int64_t now_ms);
+  // Ends a part. Without a reading, it ends at its last sample, and is marked as estimated until a
+  // reading comes. A part that has ended with a reading ignores further ones; so does an unknown
+  // part, whose use stays unallocated.
+  void End(const std::string& part, const std::optional<UsageReading>& reading, int64_t ended_ms);
+  // Ends all parts but these, as estimated.
+  void EndOthers(const std::unordered_set<std::string>& living);
+  // `cpu_us`: processor time of all groups together since the boot, removed ones included. Call
+  // after the samples.
+  void SampleHost(uint64_t cpu_us, int64_t now_ms);
+
+  // `durable`: the commit survives power loss.
+  Status Commit(int64_t now_ms, bool durable);
+  // Answers from the committed amounts.
+  Result<UsageAnswer> Query(const UsageQuery& query);
+
+ private:
+  using Hour = int64_t;  // since the Unix epoch
+  struct State {
+    UsagePart part;
+    int64_t number = 0;  // the row's; 0: not written yet
+    Held held;
+    int64_t held_ms = 0;     // until when `held` is counted
+    int64_t sampled_ms = 0;  // time of `last`, its disk excepted
+    UsageReading last;
+    int64_t disk_ms = 0;   // time of `last.disk_bytes`
+    int64_t ended_ms = 0;  // 0: it lives
+    bool estimated = false;
+    bool changed = true;
+    std::map<Hour, Amounts> pending;
+  };
+
+  Ledger(sqlite::Db db, std::string boot, const Settings& settings)
+      : db_(std::move(db)), boot_(std::move(boot)), settings_(settings) {}
+  Status Prepare();
+  Status Load();
+  // Finds a part in memory or in the file. Null: there is none.
+  State* Find(const std::string& part);
+  Result<std::optional<State>> Read(const std::string& part);
+  static State StateOf(const sqlite::Stmt& row);
+  // Adds an amount, in proportion to the hours between the two times.
+  static void Spread(State& state, int64_t from_ms, int64_t to_ms, int64_t Amounts::*value,
+                     int64_t total);
+  static void Accrue(State& state, int64_t now_ms);
+  void TakeCounters(State& state, const UsageReading& reading, int64_t now_ms);
+  static void TakeDisk(State& state, uint64_t bytes, int64_t now_ms);
+  Status Write(State& state);
+  Status Prune(int64_t now_ms);
+  Result<int64_t> Number(const std::string& sql);
+
+  // Statements are finalised before their connection.
+  sqlite::Db db_;
+  const std::string boot_;
+  const Settings settings_;
+  std::optional<sqlite::Stmt> find_, insert_, update_, add_, add_host_, set_;
+  std::unordered_map<std::string, State> parts_;
+  std::optional<uint64_t> host_cpu_us_;
+  bool host_changed_ = false;
+  std::map<Hour, int64_t> host_pending_;
+  Hour complete_from_ = 0;
+  Hour pruned_ = 0;  // when Prune ran last
+  bool durable_ = true;
+};
+
+}  // namespace atl::tenants

@@ -1,0 +1,334 @@
+#include "runtime/tenants/usage/ledger.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+
+namespace atl::tenants {
+namespace {
+
+constexpr int64_t kNow = 500'000 * kHourMs;  // begins an hour
+constexpr uint64_t kMib = 1 << 20;
+
+class LedgerTest : public testing::Test {
+ protected:
+  LedgerTest() {
+    char name[] = "/tmp/atoll-ledger.XXXXXX";
+    directory = ::mkdtemp(name);
+    Open();
+  }
+  ~LedgerTest() override {
+    ledger.reset();
+    std::filesystem::remove_all(directory);
+  }
+  // A new daemon; what was not committed is lost.
+  void Open(const std::string& boot = "b0071d00-0000", Ledger::Settings settings = {}) {
+    ledger.reset();
+    auto opened = Ledger::Open(directory + "/usage.db", boot, settings);
+    ASSERT_TRUE(opened) << opened.error().message();
+    ledger = std::move(*opened);
+  }
+  void Begin(const std::string& id, const std::string& owner = "", int64_t at_ms = kNow) {
+    ledger->Begin({.id = id,
+                   .sandbox = id,
+                   .owner = owner,
+                   .image = "busybox:latest",
+                   .labels = {{"team", owner + "-team"}},
+                   .started_ms = at_ms},
+                  {.cpu_millis = 500, .memory_bytes = 64 * kMib}, at_ms);
+  }
+  void Commit(int64_t now_ms = kNow) {
+    const Status committed = ledger->Commit(now_ms, true);
+    ASSERT_TRUE(committed) << committed.error().message();
+  }
+  UsageAnswer Ask(UsageQuery query = {}) {
+    if (query.until_ms == 0) query.since_ms = kNow - kHourMs, query.until_ms = kNow + 5 * kHourMs;
+    auto answer = ledger->Query(query);
+    EXPECT_TRUE(answer) << answer.error().message();
+    return answer ? std::move(*answer) : UsageAnswer();
+  }
+  Amounts Sum() {
+    Amounts sum;
+    for (const UsageRow& row : Ask().rows) {
+      for (const AmountField& field : kAmounts) {
+        sum.*field.value += row.amounts.*field.value;
+      }
+    }
+    return sum;
+  }
+
+  std::string directory;
+  std::unique_ptr<Ledger> ledger;
+};
+
+TEST_F(LedgerTest, AddsWhatIsNewInCounters) {
+  Begin("a");
+  UsageReading reading{.cpu_us = 1000, .memory_bytes = 10 * kMib, .bytes_in = 5, .bytes_out = 7};
+  ledger->Sample("a", reading, kNow + 10'000);
+  Commit();
+  reading.cpu_us = 4000;
+  reading.read_bytes = 11;
+  ledger->Sample("a", reading, kNow + 20'000);
+  ledger->Sample("a", reading, kNow + 20'000);
+  Commit();
+  const Amounts sum = Sum();
+  EXPECT_EQ(sum.cpu_us, 4000);
+  EXPECT_EQ(sum.bytes_in, 5);
+  EXPECT_EQ(sum.bytes_out, 7);
+  EXPECT_EQ(sum.read_bytes, 11);
+  EXPECT_EQ(sum.creates, 1);
+  EXPECT_EQ(sum.memory_kib_ms, 10 * 1024 * 20'000);
+  EXPECT_EQ(sum.cpu_reserved_us, 500 * 20'000);
+  EXPECT_EQ(sum.memory_reserved_kib_ms, 64 * 1024 * 20'000);
+}
+
+TEST_F(LedgerTest, MemoryIsATrapezoid) {
+  Begin("a");
+  ledger->Sample("a", {.memory_bytes = 10 * kMib}, kNow + 10'000);
+  ledger->Sample("a", {.memory_bytes = 30 * kMib}, kNow + 20'000);
+  ledger->End("a", UsageReading{.memory_bytes = 50 * kMib}, kNow + 22'000);
+  Commit();
+  EXPECT_EQ(Sum().memory_kib_ms, 1024 * (10 * 10'000 + 20 * 10'000 + 40 * 2'000));
+}
+
+TEST_F(LedgerTest, AShortLifeIsHalfOfItsPeak) {
+  Begin("a");
+  ledger->End("a", UsageReading{.peak_memory_bytes = 30 * kMib}, kNow + 4'000);
+  Commit();
+  EXPECT_EQ(Sum().memory_kib_ms, 1024 * 15 * 4'000);
+}
+
+// The kernel's counter includes what the group used before the claim.
+TEST_F(LedgerTest, TheBaseIsNotOwed) {
+  ledger->Begin({.id = "a",
+                 .sandbox = "a",
+                 .started_ms = kNow,
+                 .base = {.cpu_us = 700, .bytes_in = 30, .read_bytes = 4}},
+                {}, kNow);
+  ledger->SampleHost(10'000, kNow);
+  ledger->End("a", UsageReading{.cpu_us = 1000, .bytes_in = 31, .read_bytes = 9}, kNow + 1000);
+  ledger->SampleHost(11'000, kNow + 1000);
+  Commit();
+  EXPECT_EQ(Sum().cpu_us, 300);
+  EXPECT_EQ(Sum().bytes_in, 1);
+  EXPECT_EQ(Sum().read_bytes, 5);
+  EXPECT_EQ(Ask().unallocated_cpu_us, 700);
+}
+
+TEST_F(LedgerTest, TheDiskIsATrapezoidFromNothing) {
+  Begin("a");
+  ledger->SampleDisk("a", 20 * kMib, kNow + 60'000);
+  Commit();
+  Open();
+  ledger->SampleDisk("a", 40 * kMib, kNow + 120'000);
+  ledger->End("a", UsageReading{.disk_bytes = 60 * kMib}, kNow + 130'000);
+  ledger->SampleDisk("a", 90 * kMib, kNow + 180'000);
+  Commit();
+  EXPECT_EQ(Sum().disk_kib_ms, 1024LL * (10 * 60'000 + 30 * 60'000 + 50 * 10'000));
+  Begin("b");
+  ledger->End("b", UsageReading{}, kNow + 10'000);
+  Commit();
+  EXPECT_EQ(Sum().disk_kib_ms, 1024LL * (10 * 60'000 + 30 * 60'000 + 50 * 10'000)) << "no quotas";
+}
+
+TEST_F(LedgerTest, CommandsAreAddedUp) {
+  Begin("a");
+  ledger->CountCommands("a", 3, kNow + 1000);
+  Commit();
+  ledger->CountCommands("a", 2, kNow + kHourMs);
+  ledger->CountCommands("unknown", 2, kNow);
+  Commit(kNow + kHourMs);
+  EXPECT_EQ(Sum().commands, 5);
+}
+
+TEST_F(LedgerTest, OneSandboxIsRead) {
+  for (const char* id : {"a", "b"}) {
+    Begin(id, "red");
+    ledger->End(id, UsageReading{.cpu_us = id[0] == 'a' ? 10U : 20U}, kNow + 10);
+  }
+  Commit();
+  const UsageQuery one{.since_ms = 0,
+                       .until_ms = kNow + kHourMs,
+                       .by = UsageQuery::By::kSandbox,
+                       .owner = "red",
+                       .sandbox = "b"};
+  const UsageAnswer answer = Ask(one);
+  ASSERT_EQ(answer.rows.size(), 1U);
+  EXPECT_EQ(answer.rows[0].key, "b");
+  EXPECT_EQ(answer.rows[0].amounts.cpu_us, 20);
+}
+
+TEST_F(LedgerTest, AnEndCountsOnceWhoeverReportsItAgain) {
+  Begin("a");
+  const UsageReading end{.cpu_us = 900, .bytes_out = 5};
+  ledger->End("a", end, kNow + 5000);
+  ledger->End("a", end, kNow + 6000);
+  Commit();
+  ledger->End("a", end, kNow + 7000);
+  Commit();
+  Open();
+  ledger->End("a", end, kNow + 8000);
+  Commit();
+  EXPECT_EQ(Sum().cpu_us, 900);
+  EXPECT_EQ(Sum().bytes_out, 5);
+  EXPECT_EQ(Sum().cpu_reserved_us, 500 * 5000);
+  EXPECT_EQ(Ask().rows.size(), 1U);
+}
+
+TEST_F(LedgerTest, AnUnknownEndStaysUnallocated) {
+  ledger->SampleHost(0, kNow);
+  ledger->End("a", UsageReading{.cpu_us = 900}, kNow + 5000);
+  ledger->SampleHost(900, kNow + 5000);
+  Commit();
+  EXPECT_TRUE(Ask().rows.empty());
+  EXPECT_EQ(Ask().unallocated_cpu_us, 900);
+  UsageQuery of_one{.since_ms = kNow, .until_ms = kNow + kHourMs, .owner = "red"};
+  EXPECT_EQ(Ask(of_one).unallocated_cpu_us, 0);
+}
+
+TEST_F(LedgerTest, ADaemonThatDiesLosesNothingThatWasCommitted) {
+  Begin("a");
+  ledger->Sample("a", {.cpu_us = 1000, .memory_bytes = kMib}, kNow + 10'000);
+  Commit();
+  ledger->Sample("a", {.cpu_us = 5000, .memory_bytes = kMib}, kNow + 20'000);
+  Open();
+  Begin("a", "", kNow + 30'000);
+  ledger->Sample("a", {.cpu_us = 7000, .memory_bytes = kMib}, kNow + 30'000);
+  Commit();
+  EXPECT_EQ(Sum().cpu_us, 7000);
+  EXPECT_EQ(Sum().creates, 1);
+  EXPECT_EQ(Sum().memory_kib_ms, 1024 * 30'000);
+  EXPECT_TRUE(Ask().complete);
+}
+
+TEST_F(LedgerTest, ADeadHostsSandboxesEndAtTheirLastSample) {
+  Begin("a");
+  ledger->Sample("a", {.cpu_us = 1000}, kNow + 10'000);
+  ledger->SampleHost(50'000, kNow + 10'000);
+  Commit();
+  Open("another boot");
+  ledger->SampleHost(20, kNow + 60'000);
+  Commit();
+  EXPECT_EQ(Sum().cpu_us, 1000);
+  EXPECT_EQ(Sum().cpu_reserved_us, 500 * 10'000);
+  EXPECT_FALSE(Ask().complete) << "what it used afterwards is not known";
+  EXPECT_EQ(Ask().unallocated_cpu_us, 20 - 1000) << "counters begin anew";
+}
+
+TEST_F(LedgerTest, AReadingCorrectsAnEstimate) {
+  Begin("a");
+  Begin("b");
+  ledger->Sample("a", {.cpu_us = 1000}, kNow + 10'000);
+  Commit();
+  ledger->EndOthers({"b"});
+  Commit();
+  EXPECT_FALSE(Ask().complete);
+  ledger->End("a", UsageReading{.cpu_us = 3000}, kNow + 12'000);
+  Commit();
+  EXPECT_EQ(Sum().cpu_us, 3000);
+  EXPECT_TRUE(Ask().complete);
+  ledger->Sample("b", {.cpu_us = 10}, kNow + 20'000);
+  Commit();
+  EXPECT_EQ(Sum().cpu_us, 3010) << "the other one lives";
+}
+
+TEST_F(LedgerTest, HoursAreApart) {
+  Begin("a", "", kNow + kHourMs / 2);
+  ledger->Sample("a", {.cpu_us = 4000}, kNow + 2 * kHourMs + kHourMs / 2);
+  Commit();
+  const UsageAnswer steps =
+      Ask({.since_ms = kNow, .until_ms = kNow + 3 * kHourMs, .step_hours = 1});
+  ASSERT_EQ(steps.rows.size(), 3U);
+  std::map<int64_t, int64_t> cpu;
+  for (const UsageRow& row : steps.rows) cpu[row.started_ms] = row.amounts.cpu_us;
+  EXPECT_EQ(cpu, (std::map<int64_t, int64_t>{
+                     {kNow, 1000}, {kNow + kHourMs, 2000}, {kNow + 2 * kHourMs, 1000}}));
+  EXPECT_EQ(
+      Ask({.since_ms = kNow + kHourMs, .until_ms = kNow + 2 * kHourMs}).rows[0].amounts.cpu_us,
+      2000);
+}
+
+TEST_F(LedgerTest, HeldTimesTimeByState) {
+  Begin("a");
+  ledger->Hold("a", {.cpu_millis = 0, .memory_bytes = 64 * kMib}, kNow + 1000);
+  ledger->Hold("a", {.cpu_millis = 0, .memory_bytes = 0}, kNow + 3000);
+  ledger->End("a", UsageReading{}, kNow + 9000);
+  Commit();
+  EXPECT_EQ(Sum().cpu_reserved_us, 500 * 1000);
+  EXPECT_EQ(Sum().memory_reserved_kib_ms, 64 * 1024 * 3000);
+}
+
+TEST_F(LedgerTest, RowsByOwnerLabelImageAndSandbox) {
+  for (const auto& [id, owner] :
+       {std::pair{"a", "red"}, std::pair{"b", "red"}, std::pair{"c", "blue"}}) {
+    Begin(id, owner);
+    ledger->End(id, UsageReading{.cpu_us = 100}, kNow + 10);
+  }
+  Commit();
+  const auto keys = [&](UsageQuery query) {
+    query.since_ms = kNow;
+    query.until_ms = kNow + 1;
+    std::map<std::string, int64_t> found;
+    for (const UsageRow& row : Ask(query).rows) found[row.key] += row.amounts.cpu_us;
+    return found;
+  };
+  using Keys = std::map<std::string, int64_t>;
+  using By = UsageQuery::By;
+  EXPECT_EQ(keys({.by = By::kTenant}), (Keys{{"red", 200}, {"blue", 100}}));
+  EXPECT_EQ(keys({.by = By::kTenant, .owner = "red"}), (Keys{{"red", 200}}));
+  EXPECT_EQ(keys({.by = By::kLabel, .label = "team"}),
+            (Keys{{"red-team", 200}, {"blue-team", 100}}));
+  EXPECT_EQ(keys({.by = By::kLabel, .label = "te'am\"]"}), (Keys{{"", 300}}));
+  EXPECT_EQ(keys({.by = By::kImage}), (Keys{{"busybox:latest", 300}}));
+  EXPECT_EQ(keys({.by = By::kSandbox, .owner = "blue"}), (Keys{{"c", 100}}));
+  const UsageAnswer each = Ask({.since_ms = kNow, .until_ms = kNow + 1, .by = By::kSandbox});
+  EXPECT_EQ(each.rows.at(0).record.substr(0, 9), "b0071d00-");
+}
+
+TEST_F(LedgerTest, NewLabelsCountForAll) {
+  Begin("a", "red");
+  ledger->Sample("a", {.cpu_us = 100}, kNow + 10);
+  Commit();
+  ledger->Describe("a", {{"team", "ops"}});
+  Commit();
+  UsageQuery by{.since_ms = kNow, .until_ms = kNow + 1, .by = UsageQuery::By::kLabel};
+  by.label = "team";
+  EXPECT_EQ(Ask(by).rows.at(0).key, "ops");
+}
+
+TEST_F(LedgerTest, ManyKeysAreOneAboveTheBound) {
+  constexpr int kMany = 1200;
+  for (int i = 0; i < kMany; ++i) {
+    const std::string id = "s" + std::to_string(i);
+    Begin(id, id);
+    ledger->End(id, UsageReading{.cpu_us = 10}, kNow + 10);
+  }
+  Commit();
+  const UsageAnswer answer = Ask();
+  ASSERT_EQ(answer.rows.size(), Ledger::kMaxRows + 1);
+  EXPECT_EQ(answer.rows.back().key, kOtherKey);
+  EXPECT_EQ(answer.rows.back().amounts.cpu_us, 10 * (kMany - 1000));
+  EXPECT_EQ(Sum().creates, kMany);
+}
+
+TEST_F(LedgerTest, TheOldestHoursGoFirst) {
+  Open("b0071d00-0000", {.keep_hours = 100, .most_rows = 3});
+  for (int hour = 0; hour < 5; ++hour) {
+    const std::string id = std::to_string(hour);
+    Begin(id, "", kNow + hour * kHourMs);
+    ledger->End(id, UsageReading{.cpu_us = 10}, kNow + hour * kHourMs + 10);
+    Commit(kNow + hour * kHourMs);
+  }
+  Commit(kNow + 5 * kHourMs);
+  EXPECT_EQ(Sum().cpu_us, 30);
+  EXPECT_FALSE(Ask().complete);
+  EXPECT_TRUE(Ask({.since_ms = kNow + 2 * kHourMs, .until_ms = kNow + 5 * kHourMs}).complete);
+  Open("b0071d00-0000", {.keep_hours = 1, .most_rows = 3});
+  Commit(kNow + 5 * kHourMs);
+  EXPECT_EQ(Sum().cpu_us, 10) << "of the hour that is kept";
+}
+
+}  // namespace
+}  // namespace atl::tenants
