@@ -7,6 +7,7 @@
 
 #include "runtime/base/json_text.h"
 #include "runtime/tenants/audit/line_time.h"
+#include "tools/atoll/words/csv.h"
 
 namespace atl::cli {
 namespace {
@@ -99,16 +100,6 @@ nlohmann::json FileOf(const std::string& path) {
   return file;
 }
 
-std::string CsvCell(std::string text) {
-  if (!text.empty() && std::string_view("=+-@\t").find(text.front()) != std::string_view::npos) {
-    text.insert(0, "'");
-  }
-  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
-  std::string quoted("\"");
-  for (const char c : text) quoted.append(c == '"' ? 2 : 1, c);
-  return quoted + "\"";
-}
-
 }  // namespace
 
 Result<std::string> OcsfEvent(std::string_view text) {
@@ -199,25 +190,14 @@ Result<std::string> CsvRow(std::string_view text) {
   const nlohmann::json target = ObjectIn(line, "target");
   const std::string name =
       TextIn(target, "id").empty() ? TextIn(target, "name") : TextIn(target, "id");
-  const std::vector<std::string> cells = {
-      std::to_string(line.value("seq", uint64_t{0})),
-      TextIn(line, "time"),
-      TextIn(line, "action"),
-      TextIn(line, "outcome"),
-      line.contains("status") ? std::to_string(line.value("status", 0)) : "",
-      TextIn(line, "tenant"),
-      TextIn(actor, "id").empty() ? TextIn(actor, "kind") : TextIn(actor, "id"),
-      TextIn(actor, "role"),
-      TextIn(from, "ip"),
-      TextIn(from, "agent"),
-      TextIn(target, "kind"),
-      name,
-      TextIn(target, "image"),
-      TextIn(line, "request"),
-      line.contains("what") ? JsonText(line["what"]) : ""};
-  std::string row;
-  for (const std::string& cell : cells) row.append(row.empty() ? "" : ",").append(CsvCell(cell));
-  return row;
+  return CsvLine({std::to_string(line.value("seq", uint64_t{0})), TextIn(line, "time"),
+                  TextIn(line, "action"), TextIn(line, "outcome"),
+                  line.contains("status") ? std::to_string(line.value("status", 0)) : "",
+                  TextIn(line, "tenant"),
+                  TextIn(actor, "id").empty() ? TextIn(actor, "kind") : TextIn(actor, "id"),
+                  TextIn(actor, "role"), TextIn(from, "ip"), TextIn(from, "agent"),
+                  TextIn(target, "kind"), name, TextIn(target, "image"), TextIn(line, "request"),
+                  line.contains("what") ? JsonText(line["what"]) : ""});
 }
 
 }  // namespace atl::cli
