@@ -371,6 +371,26 @@ Result<LinkCounters> ReadLinkCounters(int socket, int index) {
   return counters;
 }
 
+Result<std::map<uint32_t, LinkCounters>> ReadSlotCounters(int socket, uint32_t instance) {
+  NetlinkBatch batch;
+  batch.Begin(RTM_GETLINK, NLM_F_DUMP | NetlinkBatch::kNoAck, "RTM_GETLINK dump");
+  batch.Header(LinkHeader(0, 0, 0));
+  std::map<uint32_t, LinkCounters> counters;
+  ATOLL_TRY(Dump(socket, batch, [&](const nlmsghdr* message) {
+    std::optional<uint32_t> slot;
+    rtnl_link_stats64 stats{};
+    for (const Attribute& attribute : Attributes(message, sizeof(ifinfomsg))) {
+      if (attribute.type == IFLA_IFNAME) slot = SlotOfLink(instance, attribute.Text());
+      if (attribute.type != IFLA_STATS64) continue;
+      std::memcpy(&stats, attribute.bytes.data(), std::min(attribute.bytes.size(), sizeof stats));
+    }
+    if (slot) {
+      counters[*slot] = {stats.rx_bytes, stats.tx_bytes, stats.rx_packets, stats.tx_packets};
+    }
+  }));
+  return counters;
+}
+
 Result<uint32_t> DefaultRouteMtu(int socket) {
   for (const uint8_t family : {uint8_t{AF_INET}, uint8_t{AF_INET6}}) {
     NetlinkBatch routes;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,8 @@ struct LinkCounters {
   uint64_t rx_packets = 0, tx_packets = 0;
 };
 Result<LinkCounters> ReadLinkCounters(int socket, int index);
+// Returns the counters of all slot links of this instance, by slot, with one request.
+Result<std::map<uint32_t, LinkCounters>> ReadSlotCounters(int socket, uint32_t instance);
 
 // Returns the MTU of the link of the host's IPv4 (else IPv6) default route, 0 if it has none.
 Result<uint32_t> DefaultRouteMtu(int socket);

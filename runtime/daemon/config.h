@@ -100,6 +100,16 @@ struct Config {
   // [logs]: of entrypoints
   uint64_t log_max_bytes = 2ULL << 20;  // limit for each sandbox
   uint64_t log_keep_after_removal = 0;  // seconds
+  // [usage]
+  uint32_t usage_keep_days = 0;  // 0: nothing is metered
+  // [prices]: decimal numbers; without a currency no costs are told
+  std::string prices_currency;
+  std::string price_cpu_hour = "0";
+  std::string price_cpu_reserved_hour = "0";
+  std::string price_memory_gib_hour = "0";
+  std::string price_memory_reserved_gib_hour = "0";
+  std::string price_disk_gib_hour = "0";
+  std::string price_network_gib = "0";
   // [renew_intent]
   bool renew_on_access = false;
   uint64_t renew_min_interval = 60;  // seconds between two renewals of one sandbox

@@ -1,5 +1,6 @@
 #include "runtime/daemon/config_keys.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "cgroup/limits_text.h"
@@ -442,6 +443,26 @@ void AddLimitKeys(std::vector<Key>* keys) {
                             "many as there are addresses"));
 }
 
+Result<std::string> CheckCurrency(const std::string& text) {
+  const bool fits = text.size() == 3 && std::all_of(text.begin(), text.end(),
+                                                    [](char c) { return c >= 'A' && c <= 'Z'; });
+  if (text.empty() || fits) return text;
+  return Fail(BadValue(text, "use a code of ISO 4217 such as EUR"));
+}
+
+Result<std::string> CheckPrice(const std::string& text) {
+  const size_t point = std::min(text.find('.'), text.size());
+  const auto digits = [](std::string_view part) {
+    return std::all_of(part.begin(), part.end(), [](char c) { return c >= '0' && c <= '9'; });
+  };
+  const std::string_view rest = std::string_view(text).substr(std::min(point + 1, text.size()));
+  if (text.size() <= 16 && point > 0 && digits(std::string_view(text).substr(0, point)) &&
+      digits(rest)) {
+    return text;
+  }
+  return Fail(BadValue(text, "use a decimal number such as \"0.04\""));
+}
+
 void AddFeatureKeys(std::vector<Key>* keys) {
   keys->insert(
       keys->end(),
@@ -456,6 +477,23 @@ void AddFeatureKeys(std::vector<Key>* keys) {
                  kMaxSeconds,
                  "how long a sandbox's own route serves the output after the removal, as long as "
                  "the history has it"),
+       NumberKey("usage", "keep_days", &Config::usage_keep_days, 0, 3660,
+                 "turns metering on: how long the ledger keeps what sandboxes have used (GET "
+                 "/v1/usage); 0: nothing is metered"),
+       TextKey("prices", "currency", &Config::prices_currency, CheckCurrency,
+               "currency of the prices, such as EUR; without one, no costs are told"),
+       TextKey("prices", "cpu_hour", &Config::price_cpu_hour, CheckPrice,
+               "price of an hour of processor time that was used"),
+       TextKey("prices", "cpu_reserved_hour", &Config::price_cpu_reserved_hour, CheckPrice,
+               "price of an hour of a processor that a limit held"),
+       TextKey("prices", "memory_gib_hour", &Config::price_memory_gib_hour, CheckPrice,
+               "price of a GiB of memory that was used for an hour"),
+       TextKey("prices", "memory_reserved_gib_hour", &Config::price_memory_reserved_gib_hour,
+               CheckPrice, "price of a GiB of memory that a limit held for an hour"),
+       TextKey("prices", "disk_gib_hour", &Config::price_disk_gib_hour, CheckPrice,
+               "price of a GiB on the disk for an hour, where the store has project quotas"),
+       TextKey("prices", "network_gib", &Config::price_network_gib, CheckPrice,
+               "price of a GiB that a sandbox received or sent"),
        BoolKey("renew_intent", "enabled", &Config::renew_on_access,
                "whether accesses renew the deadline of a sandbox whose create asked for it "
                "(extension access.renew.extend.seconds)"),

@@ -20,6 +20,7 @@
 #include "runtime/daemon/backup.h"
 #include "runtime/daemon/certificate.h"
 #include "runtime/daemon/directories.h"
+#include "runtime/daemon/metering.h"
 #include "runtime/daemon/process_metrics.h"
 #include "runtime/daemon/reload.h"
 #include "runtime/daemon/tenants_setup.h"
@@ -115,6 +116,7 @@ Status Daemon::Open() {
     TakeTiers(hello.tiers);
     sandboxes_->check.gpus().SetOffered(hello.devices);
     sandboxes_->reconciler.Reconcile(hello);
+    sandboxes_->meter.AskForEnds();
   });
   ATOLL_ASSIGN(store_, sandbox::Store::Open(StateDir(config_) + "/atoll.db", loop_.get()));
   ATOLL_ASSIGN(directory_, OpenDirectory(config_, *loop_, tenants_, opened_.route_secret));
@@ -226,6 +228,7 @@ Status Daemon::Open() {
   settings.history = {.keep_seconds = static_cast<int64_t>(config_.history_keep),
                       .max_bytes = config_.history_max_bytes,
                       .log_seconds = static_cast<int64_t>(config_.log_keep_after_removal)};
+  ATOLL_ASSIGN(settings.meter, MeterSources(config_, opened_.hello, host));
   settings.budget = sandbox::BudgetOfHost(config_.overcommit);
   settings.budget.sandboxes = config_.max_sandboxes;
   settings.parked_sandboxes = config_.parked_sandboxes;
@@ -244,6 +247,7 @@ Status Daemon::Open() {
       std::make_unique<sandbox::LayerWatch>(*loop_, health_, *spawner_, *images_, *snapshots_);
   WarnAboutLimits();
   ATOLL_TRY(sandboxes_->reconciler.Start(opened_.hello));
+  sandboxes_->meter.Start();
   // Removes layers of a snapshot that was being deleted or taken when an earlier daemon died.
   sandboxes_->layers.Collect();
 
@@ -445,6 +449,7 @@ api::ApiConfig Daemon::MakeApiConfig() const {
   api::ApiConfig api;
   api.private_directories = PrivateDirectories();
   api.tell_isolation = !config_.isolation.empty();
+  api.prices = PricesOf(config_);
   api.api_key = opened_.api_key;
   api.limit_concurrency = config_.limit_concurrency;
   api.ingress.egress_secret = opened_.route_secret;

@@ -1,5 +1,6 @@
 #include "runtime/sandbox/metrics.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <numeric>
@@ -109,6 +110,12 @@ void AddLife(const Sandboxes& all, const SnapshotStats& snapshots, MetricSet* me
       ->Counter("atoll_sandbox_pids_limit_hits_total",
                 "Processes that sandboxes could not start at their limit of processes.")
       .Add(events.pids_hits);
+  if (all.meter.on()) {
+    metrics
+        ->Gauge("atoll_usage_checkpoint_age_seconds",
+                "Time since the counters of all sandboxes were stored in the ledger of usage.")
+        .Add(static_cast<uint64_t>(std::max<int64_t>(all.meter.CheckpointAge(), 0)));
+  }
   metrics->Counter("atoll_rollbacks_total", "Rollbacks of sandboxes to a snapshot.", {"result"})
       .Add(rollbacks.ok, {"ok"})
       .Add(rollbacks.refused, {"refused"})

@@ -39,6 +39,11 @@ consteval bool EachHasOneRow() {
 }
 static_assert(EachHasOneRow(), "an action without a row, or with two");
 
+Meter::Sources CompleteSources(Meter::Sources sources, const SlotPool& slots) {
+  sources.prepared_cpu = [&slots](uint32_t slot) { return slots.prepared_cpu(slot); };
+  return sources;
+}
+
 }  // namespace
 
 Sandboxes::Sandboxes(const Parts& parts, Settings settings)
@@ -49,6 +54,8 @@ Sandboxes::Sandboxes(const Parts& parts, Settings settings)
       machine(parts.clock, parts.store),
       attempts(parts.clock, parts.store, registry),
       counts(registry),
+      meter(parts.loop, parts.clock, parts.spawner, registry,
+            CompleteSources(std::move(settings.meter), parts.slots)),
       expiry(
           parts.loop, parts.clock, [this](const std::string& id) { endings.Expire(id); },
           settings.keep_ended_seconds),
@@ -138,6 +145,10 @@ Sandboxes::Sandboxes(const Parts& parts, Settings settings)
   Register(parts);
 }
 
+void Sandboxes::Shutdown(std::function<void(Status)> done) {
+  meter.Checkpoint([this, done = std::move(done)] { reconciler.Shutdown(done); });
+}
+
 void Sandboxes::Register(const Parts& parts) {
   layers.AddUser(
       [&snapshots = parts.snapshots](wire::LayerId id) { return snapshots.LayerInUse(id); });
@@ -171,6 +182,14 @@ void Sandboxes::Register(const Parts& parts) {
             .kept = [this](const auto& tenant, Kept* kept) { templates.CountKept(tenant, kept); },
             .give_way = [this] { templates.GiveWay(); }});
   orphans.OnGone([this] { rollbacks.FormersGone(); });
+  const auto destroyed = [this](const std::string& host_id, const wire::EndReading& end) {
+    meter.OnDestroyed(host_id, end);
+  };
+  if (meter.on()) {
+    orphans.OnDestroyed(destroyed);
+    endings.OnDestroyed(destroyed);
+    members.OnGiven([this](const Sandbox& s) { meter.OnClaimed(s); });
+  }
 
   for (const Row& row : kActs) {
     machine.Does(row.action, [this, act = row.act](Sandbox& sandbox) { act(*this, sandbox); });
@@ -191,6 +210,7 @@ void Sandboxes::Register(const Parts& parts) {
   machine.Watch([this](Sandbox& s, State before) { launches.OnTransition(s, before); });
   machine.Watch([this](Sandbox& s, State before) { templates.OnTransition(s, before); });
   machine.Watch([this](Sandbox& s, State before) { endings.OnTransition(s, before); });
+  machine.Watch([this](Sandbox& s, State before) { meter.OnTransition(s, before); });
   machine.Watch([&history = parts.history, &clock = parts.clock](Sandbox& s, State before) {
     if (StateName(before) != StateName(s.state)) history.Note(s, clock.UnixMillis());
   });

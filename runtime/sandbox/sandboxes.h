@@ -56,6 +56,7 @@
 #include "runtime/sandbox/store/pool_store.h"
 #include "runtime/sandbox/store/store.h"
 #include "runtime/sandbox/store/template_store.h"
+#include "runtime/sandbox/usage/meter.h"
 #include "runtime/sandbox/volumes/lost_volumes.h"
 #include "runtime/sandbox/volumes/object_volumes.h"
 #include "runtime/sandbox/volumes/volumes.h"
@@ -101,6 +102,7 @@ class Sandboxes {
     IdleWatch::CpuMicros cpu_micros = [](uint32_t) { return 0; };
     Reconciler::HasProcesses has_processes = [](uint32_t) { return true; };
     Departures::Settings history;
+    Meter::Sources meter;            // `prepared_cpu` is set by Sandboxes
     uint32_t parked_sandboxes = 64;  // limit for all pools and templates together
     uint32_t automatic_pools = 0;    // limit for pools that the daemon makes itself
     InterceptorProgram interceptor;  // the program that serves credential vaults
@@ -112,6 +114,10 @@ class Sandboxes {
   Sandboxes& operator=(const Sandboxes&) = delete;
   ~Sandboxes() { attempts.End(); }
 
+  // Ends and forgets all sandboxes and stops the spawner. Their counters are stored first, because
+  // the spawner keeps no reading of them.
+  void Shutdown(std::function<void(Status)> done);
+
   // C++ destroys these members in reverse order, so a part that uses another stands below it.
   Registry registry;
   TermsTable terms;
@@ -121,6 +127,7 @@ class Sandboxes {
   Machine machine;
   Attempts attempts;
   GroupCounts counts;
+  Meter meter;
   Expiry expiry;
   Vaults vaults;
   SessionChannels sessions;

@@ -118,41 +118,6 @@ class TenantObjects(unittest.TestCase):
                          ['sandbox.pause', 'sandbox.fork', 'sandbox.delete', 'endpoint.issue'])
         self.assertEqual(told(RED, box), [('sandbox.create', 'success', 'red', ['id', 'image', 'kind'])])
 
-    def test_a_tenants_lines_do_not_count_those_of_others(self):
-        for name in ('one', 'two', 'three'):
-            self.have(RED, 'POST', '/v1/volumes', {'name': name})
-            self.have(BLUE, 'POST', '/v1/volumes', {'name': name})
-            for key in (RED, BLUE):
-                self.have(key, 'DELETE', f'/v1/volumes/{name}')
-
-        def pages(key, query):
-            """The lines, and the numbers that the answers have told, page by page."""
-            found, told, after = [], [], '0'
-            while True:
-                answer = self.daemon.send('GET', f'/v1/audit?action=volume.*&after={after}&{query}',
-                                          headers={'OPEN-SANDBOX-API-KEY': key})
-                lines = [json.loads(line) for line in answer.read().splitlines()]
-                after = answer.getheader('Atoll-Audit-Next')
-                found, told = found + lines, told + [int(after)]
-                if not answer.getheader('Atoll-Audit-More'):
-                    return found, told
-        admin = self.daemon.new_key('admin')
-        of_host = [line for line in pages(admin, 'limit=1000')[0] if line['tenant'] == 'red']
-        lines, told = pages(RED, 'limit=2')
-        self.assertEqual([(line['time'], line['action']) for line in lines],
-                         [(line['time'], line['action']) for line in of_host])
-        self.assertEqual({line['tenant'] for line in lines}, {'red'})
-        self.assertEqual([line for line in lines if line.keys() & {'hash', 'prev'}], [])
-        # Neither small nor rising: by chance once in thousands of years.
-        numbers = [line['seq'] for line in lines]
-        self.assertEqual(len(set(numbers)), len(of_host))
-        self.assertGreater(min(numbers + told), 10**6)
-        self.assertNotEqual(numbers, sorted(numbers))
-        # A line's number is a place to go on from.
-        answer = self.ask(RED, 'GET', f'/v1/audit?action=volume.*&after={numbers[-2]}')[1]
-        self.assertEqual([json.loads(line)['seq'] for line in answer.splitlines()], numbers[-1:])
-        self.assertIn('volume.delete', self.daemon.cli('audit', 'tail', '-n', '3', key=RED))
-
     def test_names_and_keys_of_requests(self):
         name = {'metadata': {'name': 'web'}, 'extensions': {'uniqueName': 'true'}}
         self.create(RED, **name)

@@ -85,6 +85,7 @@ void AddVerbs(Verb& root, const Settings& settings) {
   AddAuditVerbs(root, settings);
   AddLoginVerbs(root, settings);
   AddTenantVerbs(root, settings);
+  AddUsageVerb(root, settings);
   AddHelpVerbs(root, settings);
   root.Says(
       "Examples:\n"

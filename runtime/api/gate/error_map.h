@@ -34,13 +34,14 @@ enum class Doing {
   kRollBack,
   kDiff,
   kBackup,
+  kUsage,
   kPool,
   kTemplate,
   kShutdown,
   kKey,  // make, rotate or revoke an API key
   kReadAudit,
 };
-inline constexpr int kDoings = 29;
+inline constexpr int kDoings = 30;
 
 ApiError MapError(const Error& error, Doing doing);
 // Changes the status to one that the API names for POST /sandboxes; code and message stay. Released

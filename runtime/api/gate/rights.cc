@@ -33,6 +33,7 @@ constexpr Reaches kMetrics = {Reach::kOwn, Reach::kOwn, Reach::kAll, Reach::kNon
 constexpr Reaches kAudit = {Reach::kNone, Reach::kOwn, Reach::kNone, Reach::kAll, Reach::kAll};
 // The head tells how busy the whole host is, and the HMAC of a text finds it in lines of all.
 constexpr Reaches kAuditHost = {Reach::kNone, Reach::kNone, Reach::kNone, Reach::kAll, Reach::kAll};
+constexpr Reaches kUsage = {Reach::kOwn, Reach::kOwn, Reach::kAll, Reach::kAll, Reach::kAll};
 constexpr Reaches kEventStream = {Reach::kOwn, Reach::kOwn, Reach::kAll, Reach::kNone, Reach::kAll};
 constexpr Reaches kRoster = {Reach::kOwn, Reach::kOwn, Reach::kAll, Reach::kAll, Reach::kAll};
 constexpr Reaches kKeyView = {Reach::kNone, Reach::kOwn, Reach::kNone, Reach::kAll, Reach::kAll};
@@ -63,6 +64,7 @@ constexpr Rights kRights[] = {
     {Service::kApi, "GET", "/backup", "", "daemon.backup", row::kAdminOnly},
     {Service::kApi, "POST", "/shutdown", "", "daemon.shutdown", row::kAdminOnly},
     {Service::kApi, "GET", "/events", "", "", row::kEventStream},
+    {Service::kApi, "GET", "/usage", "", "", row::kUsage},
     {Service::kApi, "POST", "/sandboxes", "", "sandbox.create", row::kOwner},
     {Service::kApi, "GET", "/sandboxes", "", "", row::kView},
     {Service::kApi, "GET", "/sandboxes/{sandbox_id}", "", "", row::kView},

@@ -160,6 +160,15 @@ std::string OwnOrigin(const http::Request& request, const Route& route, const st
 
 constexpr char kSignalPath[] = "/entrypoint/signal";
 
+// Returns true for a request to execd that begins a command, code or a terminal.
+bool BeginsCommand(const std::string& method, std::string_view path) {
+  if (method != "POST") return false;
+  const bool in_session =
+      path.starts_with("/session/") || path.starts_with("/v1/isolated/session/");
+  return path == "/command" || path == "/code" || path == "/pty" ||
+         (in_session && path.ends_with("/run"));
+}
+
 // Forwards the request into a running sandbox.
 void ForwardInto(const Call& call, const std::string& id, sandbox::Sandboxes& sandboxes,
                  std::shared_ptr<sandbox::IdleWatch::Request> use, http::Upstream upstream) {
@@ -176,8 +185,11 @@ void ForwardInto(const Call& call, const std::string& id, sandbox::Sandboxes& sa
   upstream.edit_response = [caller = call.caller(), entry,
                             confine = std::move(upstream.edit_response),
                             ours = call.answering().headers, use = std::move(use), renews, id,
+                            is_command = BeginsCommand(call.request().method, path),
                             &sandboxes](int status, http::Headers* fields) {
     if (IsGood(status)) {
+      const sandbox::Sandbox* const sandbox = sandboxes.registry.Look(id);
+      if (is_command && sandbox != nullptr) sandboxes.meter.OnCommand(*sandbox);
       if (use) use->Count();
       if (renews) sandboxes.changes.Touch(caller, id);
     }

@@ -46,6 +46,7 @@ Api::Api(ApiConfig config, const Parts& parts, std::function<void()> quit)
   AddTenantRoutes();
   AddAuditRoutes();
   AddHistoryRoutes();
+  AddUsageRoutes();
 }
 
 void Api::SetApiKey(const std::string& api_key) {
@@ -305,7 +306,7 @@ void Api::Shutdown(const Call& call) {
     call.Respond(JsonResponse(200, {{"status", "stopping"}, {"sandboxes", "left running"}}));
     return quit_();
   }
-  parts_.sandboxes.reconciler.Shutdown([this, call](Status done) {
+  parts_.sandboxes.Shutdown([this, call](Status done) {
     if (!done) {
       call.Respond(MapError(done.error(), Doing::kShutdown));
     } else {

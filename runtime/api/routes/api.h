@@ -43,11 +43,23 @@
 
 namespace atl::api {
 
+// Prices of units, for the costs in GET /usage. Without a currency there are none.
+struct Prices {
+  std::string currency;
+  double cpu_hour = 0;
+  double cpu_reserved_hour = 0;
+  double memory_gib_hour = 0;
+  double memory_reserved_gib_hour = 0;
+  double disk_gib_hour = 0;
+  double network_gib = 0;
+};
+
 struct ApiConfig {
   std::string api_key;  // empty: no key is required
   EndpointConfig endpoint;
   IngressConfig ingress;
   std::vector<std::string> private_directories;  // no answer contains a path below these
+  Prices prices;
   uint64_t max_image_bytes = images::kMaxArchiveBytes;
   bool tell_isolation = false;   // /health names the tiers
   size_t limit_concurrency = 0;  // requests in flight of all tenants; 0: no limit
@@ -123,6 +135,7 @@ class Api {
   void AddTenantRoutes();
   void AddAuditRoutes();
   void AddHistoryRoutes();
+  void AddUsageRoutes();
 
   void CreateSandbox(const Call& call);
   void ForkSandbox(const Call& call);
@@ -227,6 +240,7 @@ class Api {
   // A search may read all files, so those of tenants run one after another, or they would take all
   // pool threads. The first one is running.
   std::deque<std::function<void()>> tenant_searches_;
+  std::set<std::optional<std::string>> usage_askers_;  // owners whose question is not answered yet
 };
 
 }  // namespace atl::api

@@ -12,16 +12,17 @@ namespace atl::sandbox {
 void Orphans::Destroy(const std::string& host_id, uint32_t slot, Done done) {
   all_[host_id] = slot;
   ::unlink(registry_.SocketPathOfHost(host_id).c_str());
-  spawner_.Ask(wire::Destroy{host_id},
-               [this, host_id, slot,
-                done = std::move(done)](const Result<wire::Destroyed>& destroyed) {
-                 Destroyed(host_id, slot, destroyed, done);
-               });
+  spawner_.Ask(
+      wire::Destroy{.id = host_id, .keep_reading = destroyed_ != nullptr},
+      [this, host_id, slot, done = std::move(done)](const Result<wire::Destroyed>& destroyed) {
+        Destroyed(host_id, slot, destroyed, done);
+      });
 }
 
 void Orphans::Destroyed(const std::string& host_id, uint32_t slot,
                         const Result<wire::Destroyed>& destroyed, const Done& done) {
   if (destroyed) {
+    if (destroyed_) destroyed_(host_id, destroyed->reading);
     if (all_.erase(host_id) != 0 && slot != 0) slots_.Release(slot);
     // The orphan may have been the last user of its layers.
     layers_.Collect();

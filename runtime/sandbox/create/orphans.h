@@ -36,6 +36,12 @@ class Orphans {
   // its processes have been killed.
   void OnGone(std::function<void()> gone) { gone_ = std::move(gone); }
 
+  // Registers a function to call with the last reading of each orphan that is destroyed. The
+  // spawner keeps these readings until they are settled.
+  void OnDestroyed(std::function<void(const std::string&, const wire::EndReading&)> destroyed) {
+    destroyed_ = std::move(destroyed);
+  }
+
   // Destroys an orphan. `slot` 0: it has none. The next comparison finds an orphan again that could
   // not be destroyed. `done` is called with the spawner's answer, once the slot is released.
   using Done = std::function<void(const Status& destroyed)>;
@@ -58,6 +64,7 @@ class Orphans {
   const Registry& registry_;
   Layers& layers_;
   std::function<void()> gone_;
+  std::function<void(const std::string&, const wire::EndReading&)> destroyed_;
   std::map<std::string, uint32_t> all_;  // slots of orphans that are being destroyed, by host id
 };
 

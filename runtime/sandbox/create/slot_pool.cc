@@ -31,7 +31,8 @@ SlotPool::SlotPool(Loop& loop, const Clock& clock, launch::SpawnerClient& spawne
       spawner_(spawner),
       network_(network),
       config_(config),
-      use_(config.last_slot + 1, Use::kFree) {}
+      use_(config.last_slot + 1, Use::kFree),
+      prepared_cpu_(config.last_slot + 1) {}
 
 SlotPool::~SlotPool() {
   loop_.Cancel(timer_);
@@ -280,6 +281,7 @@ void SlotPool::Prepared(Ready slot, const Result<wire::PreparedSlot>& prepared) 
     return PrepareFailed(slot, std::move(attached).error().Wrap("attach slot"));
   }
   ++prepared_total_;
+  prepared_cpu_[number] = prepared->cpu_micros;
   failures_in_a_row_ = 0;
   unready_in_a_row_ = 0;
   const auto waiter = FirstWaiter(slot.tier);

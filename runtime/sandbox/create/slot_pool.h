@@ -93,6 +93,9 @@ class SlotPool {
   // While true, prepares slots only for waiters.
   void SetBusy(bool busy);
 
+  // Returns the processor time that the preparation of a slot took. 0: an earlier daemon has
+  // prepared it.
+  uint64_t prepared_cpu(uint32_t slot) const { return prepared_cpu_[slot]; }
   size_t ready() const { return ready_.size(); }
   size_t waiting() const { return waiters_.size(); }
   size_t resting() const { return resting_.size(); }
@@ -139,6 +142,7 @@ class SlotPool {
   const Config config_;
 
   std::vector<Use> use_;  // indexed by slot number
+  std::vector<uint64_t> prepared_cpu_;
   uint32_t fresh_from_ = 1;
   std::deque<Ready> ready_;
   std::deque<Waiter> waiters_;   // oldest first

@@ -144,7 +144,7 @@ void Endings::Release(Sandbox& sandbox) {
     KeepDenials(sandbox);
   }
   const uint64_t order = release->second.order = ++orders_;
-  parts_.spawner.Ask(wire::Destroy{HostId(sandbox)},
+  parts_.spawner.Ask(wire::Destroy{.id = HostId(sandbox), .keep_reading = destroyed_ != nullptr},
                      [this, id, order](const Result<wire::Destroyed>& destroyed) {
                        Destroyed(id, order, destroyed);
                      });
@@ -173,6 +173,7 @@ void Endings::Destroyed(const std::string& id, uint64_t order,
   }
   releases_.erase(sandbox);
   parts_.counts.Close(*sandbox, destroyed->reading);
+  if (destroyed_) destroyed_(HostId(*sandbox), destroyed->reading);
   ++removed_;
   if (const uint32_t slot = std::exchange(sandbox->slot, 0); slot != 0) parts_.slots.Release(slot);
   parts_.machine.ApplyAnyway(*sandbox, Event::kReleased, {});

@@ -96,6 +96,12 @@ class Endings {
   // The spawner or the kernel reports that process 1 has ended.
   void Exited(Sandbox& sandbox, const wire::SandboxRecord& record);
 
+  // Registers a function to call with the last reading of each sandbox that is destroyed. The
+  // spawner keeps these readings until they are settled.
+  void OnDestroyed(std::function<void(const std::string&, const wire::EndReading&)> destroyed) {
+    destroyed_ = std::move(destroyed);
+  }
+
   // Actions of the machine. Release destroys what the sandbox holds. Forget removes its record and
   // all other traces.
   void Release(Sandbox& sandbox);
@@ -128,6 +134,7 @@ class Endings {
   void KeepDenials(Sandbox& sandbox);
 
   const Parts parts_;
+  std::function<void(const std::string&, const wire::EndReading&)> destroyed_;
   std::unordered_set<const Sandbox*> stopping_;  // a client wants their entrypoints to end
   std::unordered_map<const Sandbox*, Ordered> releases_;
   const Sandbox* oom_killed_ = nullptr;  // the sandbox killed by OOM, while its end is applied

@@ -78,6 +78,7 @@ void Members::Give(const std::string& id, const tenants::Caller& caller, const W
   parts_.room.Drop(*member);
   parts_.registry.Exchange(*member, std::move(*claimed));
   Sandbox& sandbox = *member;
+  if (given_) given_(sandbox);
   parts_.room.Hold(sandbox);
   parts_.expiry.SetDeadline(sandbox);
   const auto answer = [this, id, attempt, asked_us](const Status& runs) {

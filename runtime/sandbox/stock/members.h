@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "netpolicy/network.h"
 #include "runtime/base/clock.h"
@@ -66,9 +67,12 @@ class Members {
   // Gives the member to a create, whose attempt is answered when the member runs.
   void Give(const std::string& id, const tenants::Caller& caller, const Wanted& wanted,
             const std::shared_ptr<Attempt>& attempt);
+  // Registers a function to call when a member has become its client's.
+  void OnGiven(std::function<void(const Sandbox&)> given) { given_ = std::move(given); }
 
  private:
   const Parts parts_;
+  std::function<void(const Sandbox&)> given_;
   Preparations preparations_;
   const Guard guard_;
 };

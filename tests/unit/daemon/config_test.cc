@@ -127,6 +127,30 @@ spec_dirs = ["/etc/cdi/"]
   }
 }
 
+TEST(Config, EveryKeyOfUsageAndItsPrices) {
+  EXPECT_EQ(Parsed("").usage_keep_days, 0U) << "nothing is metered unless the operator wants it";
+  const Config c = Parsed(R"(
+[usage]
+keep_days = 90
+[prices]
+currency = "EUR"
+cpu_hour = "0.04"
+cpu_reserved_hour = "0.01"
+memory_gib_hour = "0.005"
+memory_reserved_gib_hour = "0.002"
+disk_gib_hour = "0.0001"
+network_gib = "0.09"
+)");
+  EXPECT_EQ(c.usage_keep_days, 90U);
+  EXPECT_EQ(c.prices_currency, "EUR");
+  EXPECT_EQ(c.price_cpu_hour, "0.04");
+  EXPECT_EQ(c.price_cpu_reserved_hour, "0.01");
+  EXPECT_EQ(c.price_memory_gib_hour, "0.005");
+  EXPECT_EQ(c.price_memory_reserved_gib_hour, "0.002");
+  EXPECT_EQ(c.price_disk_gib_hour, "0.0001");
+  EXPECT_EQ(c.price_network_gib, "0.09");
+}
+
 TEST(Config, EveryKeyOfTheIsolation) {
   EXPECT_EQ(IsolationPolicyOf(Parsed("")).type, "namespace");
   const Config c = Parsed(R"(
@@ -404,6 +428,11 @@ TEST(Config, ErrorsNameFileLineKeyAndValue) {
       {"[server]\nport = \"80\"", "server.port must be a whole number"},
       {"[server]\nhost = \"example.com\"", "server.host 'example.com'"},
       {"[server]\nhost = 3", "server.host must be a string"},
+      {"[usage]\nkeep_days = 4000", "usage.keep_days '4000'"},
+      {"[prices]\ncurrency = \"Euro\"", "prices.currency 'Euro'"},
+      {"[prices]\ncpu_hour = \"-1\"", "prices.cpu_hour '-1'"},
+      {"[prices]\ncpu_hour = \"1e3\"", "prices.cpu_hour '1e3'"},
+      {"[prices]\nnetwork_gib = \".5\"", "prices.network_gib '.5'"},
       {"[server]\napi_key = \"short\"", "at least 8"},
       {"[server]\napi_key = \"with a space\"", "visible"},
       {"[server]\ninsecure_no_api_key = \"yes\"", "must be true or false"},

@@ -145,7 +145,7 @@ Result<PageEnd> ReadPage(Api& api, const audit::Query& query, uint64_t after, si
   uint64_t next = after;
   const std::string_view told = page.headers.Get("Atoll-Audit-Next");
   std::from_chars(told.data(), told.data() + told.size(), next);
-  return PageEnd{next, page.headers.Get("Atoll-Audit-More") == "true"};
+  return PageEnd{std::max(next, after), page.headers.Get("Atoll-Audit-More") == "true"};
 }
 
 Result<audit::Query> QueryOf(const Selection& selection) {

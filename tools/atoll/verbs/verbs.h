@@ -16,6 +16,7 @@ void AddEndingVerbs(Verb& root, const Settings& settings);     // wait, stop, ki
 void AddLogVerbs(Verb& root, const Settings& settings);        // logs, attach
 void AddStatsVerbs(Verb& root, const Settings& settings);      // stats, top
 void AddDiskVerb(Verb& root, const Settings& settings);        // du
+void AddUsageVerb(Verb& root, const Settings& settings);       // usage
 void AddEventsVerb(Verb& root, const Settings& settings);
 void AddCopyVerb(Verb& root, const Settings& settings);
 void AddImageVerbs(Verb& root, const Settings& settings);

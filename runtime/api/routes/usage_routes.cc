@@ -1,0 +1,116 @@
+// The usage of sandboxes. An extension of the OpenSandbox API.
+//
+//   GET /v1/usage?since&until&by=tenant|image|sandbox|label:KEY&step=1h
+//     → {"items": [{"key", "cpu_seconds", …, "cost"?}], "prices"?, "unallocated"?, "complete"}
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "runtime/api/gate/error_map.h"
+#include "runtime/api/gate/json.h"
+#include "runtime/api/requests/usage_query.h"
+#include "runtime/api/routes/api.h"
+
+namespace atl::api {
+namespace {
+
+using tenants::Amounts;
+using tenants::kHourMs;
+
+constexpr double kMicros = 1e6;
+constexpr double kKibMsOfGibSecond = 1024.0 * 1024.0 * 1000.0;
+constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
+
+double Seconds(int64_t micros) {
+  return static_cast<double>(micros) / kMicros;
+}
+double GibSeconds(int64_t kib_ms) {
+  return static_cast<double>(kib_ms) / kKibMsOfGibSecond;
+}
+
+double CostOf(const Amounts& used, const Prices& prices) {
+  constexpr double kHour = 3600;
+  return (Seconds(used.cpu_us) * prices.cpu_hour +
+          Seconds(used.cpu_reserved_us) * prices.cpu_reserved_hour +
+          GibSeconds(used.memory_kib_ms) * prices.memory_gib_hour +
+          GibSeconds(used.memory_reserved_kib_ms) * prices.memory_reserved_gib_hour +
+          GibSeconds(used.disk_kib_ms) * prices.disk_gib_hour) /
+             kHour +
+         static_cast<double>(used.bytes_in + used.bytes_out) / kGib * prices.network_gib;
+}
+
+nlohmann::json AmountsJson(const Amounts& used) {
+  return {{"cpu_seconds", Seconds(used.cpu_us)},
+          {"cpu_reserved_seconds", Seconds(used.cpu_reserved_us)},
+          {"memory_used_gib_seconds", GibSeconds(used.memory_kib_ms)},
+          {"memory_reserved_gib_seconds", GibSeconds(used.memory_reserved_kib_ms)},
+          {"network_bytes", {{"in", used.bytes_in}, {"out", used.bytes_out}}},
+          {"io_bytes", {{"read", used.read_bytes}, {"written", used.written_bytes}}},
+          {"disk_gib_seconds", GibSeconds(used.disk_kib_ms)},
+          {"commands", used.commands},
+          {"creates", used.creates}};
+}
+
+nlohmann::json PricesJson(const Prices& prices) {
+  return {{"cpu_hour", prices.cpu_hour},
+          {"cpu_reserved_hour", prices.cpu_reserved_hour},
+          {"memory_gib_hour", prices.memory_gib_hour},
+          {"memory_reserved_gib_hour", prices.memory_reserved_gib_hour},
+          {"disk_gib_hour", prices.disk_gib_hour},
+          {"network_gib", prices.network_gib}};
+}
+
+nlohmann::json AnswerJson(const tenants::UsageAnswer& answer, const tenants::UsageQuery& query,
+                          const Prices& prices) {
+  nlohmann::json items = nlohmann::json::array();
+  for (const tenants::UsageRow& row : answer.rows) {
+    nlohmann::json item = AmountsJson(row.amounts);
+    item["key"] = row.key;
+    if (!row.record.empty()) item["record"] = row.record;
+    if (query.step_hours != 0) {
+      item["start"] = FormatTime(row.started_ms);
+      item["end"] = FormatTime(row.started_ms + query.step_hours * kHourMs);
+    }
+    if (!prices.currency.empty()) item["cost"] = CostOf(row.amounts, prices);
+    items.push_back(std::move(item));
+  }
+  nlohmann::json told = {{"since", FormatTime(query.since_ms)},
+                         {"until", FormatTime(query.until_ms)},
+                         {"items", std::move(items)},
+                         {"complete", answer.complete}};
+  if (!prices.currency.empty()) {
+    told["currency"] = prices.currency;
+    told["prices"] = PricesJson(prices);
+  }
+  // The host's own use is no tenant's business.
+  if (!query.owner) {
+    told["unallocated"] = {
+        {"cpu_seconds", Seconds(std::max<int64_t>(answer.unallocated_cpu_us, 0))}};
+  }
+  return told;
+}
+
+}  // namespace
+
+void Api::AddUsageRoutes() {
+  router_.Add("GET", "/usage", [this](const Call& call) {
+    auto query = ParseUsageQuery(call.request().query(), SystemClock().UnixMillis());
+    if (!query) return call.Respond(std::move(query).error());
+    if (!call.caller().sees_all) query->owner = call.caller().tenant;
+    const std::optional<std::string> asker = query->owner;
+    // An answer may read millions of rows, on the thread that also writes them.
+    if (!usage_askers_.insert(asker).second) {
+      return call.Respond(
+          ApiError{429, "SANDBOX::TOO_MANY", "the ledger of usage is being asked already", 1});
+    }
+    parts_.sandboxes.meter.Query(*query, [this, call, asker, query = *query](auto answer) {
+      usage_askers_.erase(asker);
+      if (!answer) return call.Respond(MapError(answer.error(), Doing::kUsage));
+      call.Respond(JsonResponse(200, AnswerJson(*answer, query, config_.prices)));
+    });
+  });
+}
+
+}  // namespace atl::api
