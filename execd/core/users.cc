@@ -251,15 +251,45 @@ namespace {
 bool g_switched = false;
 }  // namespace
 
-bool CanBe(const Identity& identity) {
-  constexpr auto kUnchanged = static_cast<uid_t>(-1);
+namespace {
+
+constexpr auto kUnchanged = static_cast<uid_t>(-1);
+
+// gVisor has no file ids (gvisor.dev/issue/260). The effective ones do there what file ids do on
+// Linux, where they would also open this process to signals and to ptrace.
+bool HasFileIds() {
+  static const bool kHas = ::syscall(SYS_setfsuid, kUnchanged) >= 0;
+  return kHas;
+}
+
+// Raw system calls, because the C library would change every thread.
+bool TakeFileIds(uid_t uid, gid_t gid) {
+  if (!HasFileIds()) {
+    return ::syscall(SYS_setresgid, kUnchanged, gid, kUnchanged) == 0 &&
+           ::syscall(SYS_setresuid, kUnchanged, uid, kUnchanged) == 0;
+  }
   // These calls return the previous id whether or not they succeed, so the result is read back.
-  ::setfsgid(identity.gid);
-  ::setfsuid(identity.uid);
-  const bool can = static_cast<uid_t>(::setfsuid(kUnchanged)) == identity.uid &&
-                   static_cast<gid_t>(::setfsgid(kUnchanged)) == identity.gid;
+  ::setfsgid(gid);
+  ::setfsuid(uid);
+  return static_cast<uid_t>(::setfsuid(kUnchanged)) == uid &&
+         static_cast<gid_t>(::setfsgid(kUnchanged)) == gid;
+}
+
+void GiveFileIdsBack() {
+  if (!HasFileIds()) {
+    ATOLL_CHECK(::syscall(SYS_setresuid, kUnchanged, 0, kUnchanged) == 0 &&
+                ::syscall(SYS_setresgid, kUnchanged, 0, kUnchanged) == 0);
+    return;
+  }
   ::setfsuid(0);
   ::setfsgid(0);
+}
+
+}  // namespace
+
+bool CanBe(const Identity& identity) {
+  const bool can = TakeFileIds(identity.uid, identity.gid);
+  GiveFileIdsBack();
   return can;
 }
 
@@ -269,19 +299,14 @@ FileIdentity::FileIdentity(const Identity& identity)
   if (!switched_) return;
   g_switched = true;
   ::syscall(SYS_setgroups, identity.groups.size(), identity.groups.data());
-  ::setfsgid(identity.gid);
-  ::setfsuid(identity.uid);
-  constexpr auto kUnchanged = static_cast<uid_t>(-1);
-  ATOLL_CHECK(static_cast<uid_t>(::setfsuid(kUnchanged)) == identity.uid &&
-              static_cast<gid_t>(::setfsgid(kUnchanged)) == identity.gid);
+  ATOLL_CHECK(TakeFileIds(identity.uid, identity.gid));
 }
 
 FileIdentity::~FileIdentity() {
   if (!switched_) return;
   g_switched = false;
   const int saved = errno;
-  ::setfsuid(0);
-  ::setfsgid(0);
+  GiveFileIdsBack();
   ::syscall(SYS_setgroups, 0, nullptr);
   errno = saved;
 }
