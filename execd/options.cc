@@ -11,6 +11,9 @@
 #include <string_view>
 
 #include "execd/gate.h"
+#include "runtime/base/sys.h"
+#include "runtime/base/unix_address.h"
+#include "runtime/wire/guard.h"
 #include "runtime/wire/start.h"
 
 namespace atl::execd {
@@ -27,6 +30,20 @@ Result<UniqueFd> ListenVsock(uint32_t port) {
     return FailSys("bind vsock port " + std::to_string(port));
   }
   if (::listen(socket.get(), 128) != 0) return FailSys("listen on vsock");
+  return socket;
+}
+
+Result<UniqueFd> ListenBesideGuard() {
+  ATOLL_ASSIGN(const sockaddr_un address,
+               UnixAddress(std::string(wire::kGuardedDirectory) + "/" + wire::kGuardedSocket));
+  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return FailSys("socket AF_UNIX");
+  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    return FailSys(std::string("bind ") + address.sun_path);
+  }
+  if (::listen(socket.get(), 128) != 0) return FailSys(std::string("listen ") + address.sun_path);
+  ATOLL_TRY(sys::Open(std::string(wire::kGuardedDirectory) + "/" + wire::kGuardedReady,
+                      O_WRONLY | O_CREAT | O_EXCL, 0600));
   return socket;
 }
 
@@ -49,6 +66,7 @@ Result<Options> ParseOptions(int argc, char** argv) {
     const std::string_view name = argument.substr(0, equals);
     uint32_t* target = name == "--enter-root"           ? &options.enter_root
                        : name == "--session"            ? &options.session
+                       : name == "--guarded"            ? &options.guarded
                        : name == "--vsock-port"         ? &options.vsock_port
                        : name == "--vsock-control-port" ? &options.vsock_control_port
                        : name == "--vsock-peer"         ? &options.vsock_peer
@@ -60,8 +78,9 @@ Result<Options> ParseOptions(int argc, char** argv) {
                : std::from_chars_result{value.data(), std::errc()};
     if (!target || value.empty() || error != std::errc() || end != value.data() + value.size()) {
       return Fail(Code::kInvalidArgument, "option '" + std::string(argument) +
-                                              "': use --enter-root=1, --session=1, --vsock-port=N, "
-                                              "--vsock-control-port=N or --vsock-peer=CID");
+                                              "': use --enter-root=1, --session=1, --guarded=1, "
+                                              "--vsock-port=N, --vsock-control-port=N or "
+                                              "--vsock-peer=CID");
     }
   }
   if (options.vsock_port != 0 && options.vsock_control_port == 0) {
@@ -72,6 +91,11 @@ Result<Options> ParseOptions(int argc, char** argv) {
 
 Status OpenSockets(const Options& options, UniqueFd* control, UniqueFd* listener,
                    std::function<bool(int)>* accept_peer, uint64_t* pass) {
+  if (options.guarded != 0) {
+    control->reset(wire::kExecdControlFd);
+    ATOLL_ASSIGN(*listener, ListenBesideGuard());
+    return {};
+  }
   if (options.vsock_port == 0) {
     control->reset(wire::kExecdControlFd);
     listener->reset(wire::kExecdListenFd);

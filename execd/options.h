@@ -19,6 +19,9 @@ struct Options {
   // --session=1: this execd belongs to an isolated session (runtime/wire/session.h), and is already
   // in its root.
   uint32_t session = 0;
+  // --guarded=1: a guard started execd behind its wall (runtime/wire/guard.h). The control socket
+  // is there; execd makes the listener itself, in the directory that it shares with the guard.
+  uint32_t guarded = 0;
   // --vsock-port=N: the port of the exec API.
   uint32_t vsock_port = 0;
   // --vsock-control-port=N: the first connection to this port is the control socket. Default: port

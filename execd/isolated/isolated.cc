@@ -93,6 +93,11 @@ void RespondFailed(const std::shared_ptr<Exchange>& exchange, const Error& error
   }
 }
 
+// The spawner makes sessions, and it can enter a sandbox of namespaces alone.
+constexpr const char kNoSpawner[] =
+    "sandboxes with isolation gvisor or microvm have no isolated sessions; create this one with "
+    "isolation namespace";
+
 void RespondNothingKept(const std::shared_ptr<Exchange>& exchange) {
   exchange->RespondError(400, "RUNTIME_ERROR",
                          "the session has no workspace of mode overlay that persists");
@@ -106,7 +111,7 @@ void Isolated::AddRoutes(Router* router, bool available) {
                                   void (Isolated::*handle)(ExchangePtr)) {
     router->Add(method, "/v1/isolated" + path, [this, handle](ExchangePtr x) {
       if (available_) return (this->*handle)(x);
-      x->RespondError(503, "SERVICE_UNAVAILABLE", "isolated sessions need Atoll's spawner");
+      x->RespondError(501, "NOT_SUPPORTED", kNoSpawner);
     });
   };
   router->Add("GET", "/v1/isolated/capabilities", [this](ExchangePtr x) { Capabilities(x); });
@@ -138,7 +143,7 @@ void Isolated::AddRoutes(Router* router, bool available) {
 void Isolated::Capabilities(const std::shared_ptr<Exchange>& exchange) const {
   std::string answer = available_ ? "{\"available\":true" : "{\"available\":false";
   answer.append(",\"isolator\":\"atoll\",\"version\":\"1\"");
-  if (!available_) answer.append(",\"message\":\"isolated sessions need Atoll's spawner\"");
+  if (!available_) answer.append(",\"message\":\"").append(kNoSpawner).append("\"");
   for (const char* what :
        {"setpriv_available", "userns_available", "commit_supported", "diff_supported"}) {
     answer.append(",\"").append(what).append(available_ ? "\":true" : "\":false");

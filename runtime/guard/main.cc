@@ -1,0 +1,192 @@
+// atoll-guard: the first process of a sandbox behind gVisor. See README.md.
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/capability.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/inotify.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <list>
+#include <memory>
+#include <string>
+
+#include "runtime/base/event_loop.h"
+#include "runtime/base/log.h"
+#include "runtime/base/standard_streams.h"
+#include "runtime/base/sys.h"
+#include "runtime/base/unix_address.h"
+#include "runtime/guard/relay.h"
+#include "runtime/guard/runsc.h"
+#include "runtime/wire/guard.h"
+#include "runtime/wire/start.h"
+
+namespace atl::guard {
+namespace {
+
+constexpr int kCannotStart = 126;
+constexpr const char kHidden[] = "/guard/execd.sock";
+
+// Waits until the root of the image is there. False: it will never come.
+bool PassGate() {
+  char pass[wire::kPassSize];
+  char byte;
+  return TEMP_FAILURE_RETRY(::read(wire::kExecdGateFd, pass, sizeof pass)) == sizeof pass &&
+         TEMP_FAILURE_RETRY(::read(wire::kExecdGateFd, &byte, 1)) == 1;
+}
+
+// The daemon waits for a report of execd, which will never start.
+void TellFailure(const Error& error) {
+  wire::StartReport report;
+  report.kind = wire::StartReport::Kind::kFailed;
+  report.message = "isolation gvisor: " + error.message();
+  const std::string frame = wire::Frame(report.Encode());
+  [[maybe_unused]] const ssize_t n =
+      ::send(wire::kExecdControlFd, frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+Status DropCapabilities() {
+  for (int capability = 0; ::prctl(PR_CAPBSET_DROP, capability) == 0; ++capability) {
+  }
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  const __user_cap_data_struct none[2]{};
+  if (::syscall(SYS_capset, &header, none) != 0) return FailSys("capset");
+  return {};
+}
+
+class Guard {
+ public:
+  explicit Guard(EventLoop& loop) : loop_(loop) {}
+
+  Status Serve() {
+    ATOLL_ASSIGN(watch_,
+                 loop_.Watch(wire::kExecdListenFd, EPOLLIN, [this](uint32_t) { Accept(); }));
+    return {};
+  }
+
+ private:
+  void Accept() {
+    UniqueFd client(
+        ::accept4(wire::kExecdListenFd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!client) return;
+    UniqueFd execd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    const auto address = UnixAddress(kHidden);
+    // Closing the client's connection tells the daemon that execd cannot be reached.
+    if (!execd || !address ||
+        ::connect(execd.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) !=
+            0) {
+      return;
+    }
+    relays_.emplace_front();
+    const auto self = relays_.begin();
+    *self = std::make_unique<Relay>(loop_, std::move(client), std::move(execd),
+                                    [this, self] { relays_.erase(self); });
+    if (!(*self)->Begin()) relays_.erase(self);
+  }
+
+  EventLoop& loop_;
+  EventLoop::Id watch_ = 0;
+  std::list<std::unique_ptr<Relay>> relays_;
+};
+
+// Ends as the sandbox does.
+void Reap(pid_t sandbox) {
+  int status = 0;
+  for (;;) {
+    const pid_t ended = ::waitpid(-1, &status, WNOHANG);
+    if (ended <= 0) return;
+    if (ended == sandbox) {
+      ::_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+    }
+  }
+}
+
+void OnChild(int signals, pid_t sandbox) {
+  signalfd_siginfo info[8];
+  while (::read(signals, info, sizeof info) > 0) {
+  }
+  Reap(sandbox);
+}
+
+// Takes the name of execd's socket away, once execd listens. Connections go on by the new name,
+// which is in no directory that the sandbox sees.
+Status HideSocket(int created, int signals, pid_t sandbox) {
+  const std::string shared = std::string(wire::kGuardShared) + "/";
+  const std::string ready = shared + wire::kGuardedReady;
+  while (::access(ready.c_str(), F_OK) != 0) {
+    if (errno != ENOENT) return FailSys("access " + ready);
+    pollfd waiting[] = {{created, POLLIN, 0}, {signals, POLLIN, 0}};
+    if (TEMP_FAILURE_RETRY(::poll(waiting, 2, -1)) < 0) return FailSys("poll");
+    char event[sizeof(inotify_event) + NAME_MAX + 1];
+    if (waiting[0].revents != 0 && ::read(created, event, sizeof event) < 0) {
+      return FailSys("read inotify");
+    }
+    if (waiting[1].revents != 0) OnChild(signals, sandbox);
+  }
+  const std::string shown = shared + wire::kGuardedSocket;
+  if (::rename(shown.c_str(), kHidden) != 0) return FailSys("rename " + shown);
+  return {};
+}
+
+// runsc has taken the link's addresses over, and removed those of IPv4 alone from it. The host's
+// kernel would answer the sandbox's IPv6 connections with resets, as it knows of none.
+Status LeaveIpv6() {
+  Status off = sys::WriteFileAt(AT_FDCWD, "/proc/sys/net/ipv6/conf/all/disable_ipv6", "1");
+  if (!off && off.error().error_number() == ENOENT) return {};
+  return off;
+}
+
+Result<pid_t> Start(int signals) {
+  const UniqueFd created(::inotify_init1(IN_CLOEXEC));
+  if (!created) return FailSys("inotify_init1");
+  if (::inotify_add_watch(created.get(), wire::kGuardShared, IN_CREATE | IN_MOVED_TO) < 0) {
+    return FailSys(std::string("inotify_add_watch ") + wire::kGuardShared);
+  }
+  ATOLL_ASSIGN(const pid_t sandbox, StartSandbox());
+  ATOLL_TRY(LeaveIpv6());
+  ATOLL_TRY(HideSocket(created.get(), signals, sandbox));
+  ATOLL_TRY(DropCapabilities());
+  return sandbox;
+}
+
+int Run() {
+  sigset_t child;
+  sigemptyset(&child);
+  sigaddset(&child, SIGCHLD);
+  ::sigprocmask(SIG_SETMASK, &child, nullptr);
+  const UniqueFd signals(::signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK));
+  const auto loop = EventLoop::Create();
+  if (!signals || !loop) return kCannotStart;
+  if (!PassGate()) return 0;
+  const auto sandbox = Start(signals.get());
+  if (!sandbox) {
+    TellFailure(sandbox.error());
+    return kCannotStart;
+  }
+  for (int fd : {wire::kExecdGateFd, wire::kExecdControlFd, wire::kGuardRuntimeFd}) ::close(fd);
+  const auto watched =
+      (*loop)->Watch(signals.get(), EPOLLIN, [&](uint32_t) { OnChild(signals.get(), *sandbox); });
+  Guard guard(**loop);
+  if (!watched || !guard.Serve()) return kCannotStart;
+  Reap(*sandbox);
+  (*loop)->Run();
+  return 0;
+}
+
+}  // namespace
+}  // namespace atl::guard
+
+int main(int argc, char**) {
+  atl::OpenStandardStreams();
+  atl::InitLog("guard", atl::LogLevel::kInfo);
+  // No flag exists; the spawner's trial of a new release gives one.
+  if (argc != 1) return 2;
+  return atl::guard::Run();
+}
