@@ -73,6 +73,7 @@ struct Config {
   std::string isolation;                   // tier of creates that ask for none; empty: namespace
   std::vector<std::string> allowed_tiers;  // tiers that a create may ask for; empty: all
   std::string minimum_isolation;           // weakest tier of a sandbox; empty: `isolation`
+  std::string runsc;                       // gVisor's program, absolute; empty: no gVisor
   // [gpu]
   std::string gpu_kind;     // "nvidia.com/gpu"; empty: sandboxes have no GPU
   bool gpu_shared = false;  // several sandboxes may have one

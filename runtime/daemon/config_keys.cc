@@ -365,7 +365,10 @@ void AddIsolationKeys(std::vector<Key>* keys) {
                "isolation that a create may ask for (extension isolation); empty: any that this "
                "host has"),
        TextKey("secure_runtime", "minimum", &Config::minimum_isolation, CheckIsolation,
-               "weakest isolation that any sandbox may have; empty: secure_runtime.type")});
+               "weakest isolation that any sandbox may have; empty: secure_runtime.type"),
+       TextKey("secure_runtime", "runsc", &Config::runsc, CheckOptionalPath,
+               "gVisor's program, a file that only root can write, for sandboxes with isolation "
+               "gvisor; read when the spawner starts; empty: this host has no gVisor")});
 }
 
 void AddGpuKeys(std::vector<Key>* keys) {

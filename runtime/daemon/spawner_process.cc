@@ -46,6 +46,7 @@ Result<std::vector<std::string>> SpawnerArguments(const Config& config) {
   for (const std::string& store : config.object_stores) {
     arguments.insert(arguments.end(), {"--object-store", store});
   }
+  if (!config.runsc.empty()) arguments.insert(arguments.end(), {"--runsc", config.runsc});
   if (config.gpu_kind.empty()) return arguments;
   auto devices = ReadCdi(config.gpu_spec_dirs, config.gpu_kind);
   if (!devices) return Fail(std::move(devices).error().Wrap("gpu.kind " + config.gpu_kind));

@@ -1,5 +1,6 @@
 // atoll-spawner: the only process of Atoll that is root. See README.md in this folder.
 
+#include <elf.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
@@ -11,6 +12,7 @@
 
 #include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +21,7 @@
 #include "runtime/base/core_dump.h"
 #include "runtime/base/log.h"
 #include "runtime/base/notify.h"
+#include "runtime/base/plain_file.h"
 #include "runtime/base/standard_streams.h"
 #include "runtime/base/sys.h"
 #include "runtime/spawner/host/host.h"
@@ -42,13 +45,46 @@ namespace {
 
 constexpr size_t kMaxExecd = 16 << 20;
 
-// Copies execd into memory that nobody can write. No sandbox can read it, because it is root's with
-// mode 0111.
-Result<UniqueFd> SealExecd(const std::string& path) {
+// Copies a first program of slots into memory that nobody can write. No sandbox can read it,
+// because it is root's with mode 0111.
+Result<UniqueFd> SealFirst(const char* name, const std::string& path) {
   ATOLL_ASSIGN(const std::string program, sys::ReadFileAt(AT_FDCWD, path, kMaxExecd));
-  ATOLL_ASSIGN(UniqueFd memfd, sys::SealedMemfd("execd", program, true));
-  if (::fchmod(memfd.get(), 0111) != 0) return FailSys("fchmod execd");
+  ATOLL_ASSIGN(UniqueFd memfd, sys::SealedMemfd(name, program, true));
+  if (::fchmod(memfd.get(), 0111) != 0) return FailSys(std::string("fchmod ") + name);
   return memfd;
+}
+
+// A slot has no library, so only a program that names no loader starts there.
+Status CheckStatic(int program, const std::string& path) {
+  const Error refused(Code::kFailedPrecondition,
+                      path +
+                          " is no static program of this machine: use gVisor's own release of "
+                          "runsc (secure_runtime.runsc)");
+  Elf64_Ehdr file{};
+  if (::pread(program, &file, sizeof file, 0) != sizeof file ||
+      ::memcmp(file.e_ident, ELFMAG, SELFMAG) != 0 || file.e_ident[EI_CLASS] != ELFCLASS64) {
+    return Fail(refused);
+  }
+  for (unsigned i = 0; i < file.e_phnum; ++i) {
+    Elf64_Phdr part{};
+    const auto at = static_cast<off_t>(file.e_phoff + uint64_t{i} * sizeof part);
+    if (::pread(program, &part, sizeof part, at) != sizeof part || part.p_type == PT_INTERP) {
+      return Fail(refused);
+    }
+  }
+  return {};
+}
+
+// Whoever could change the program would be root of every sandbox of the tier.
+Status OpenGvisor(const Config& config, Host& host) {
+  if (config.runsc.empty()) return {};
+  ATOLL_ASSIGN(host.runsc, sys::Open(config.runsc, O_RDONLY));
+  struct stat info {};
+  if (::fstat(host.runsc.get(), &info) != 0) return FailSys("fstat " + config.runsc);
+  ATOLL_TRY(CheckWriters(config.runsc, info, {0}));
+  ATOLL_TRY(CheckStatic(host.runsc.get(), config.runsc));
+  ATOLL_ASSIGN(host.guard, SealFirst("guard", config.guard));
+  return {};
 }
 
 // Makes our directories in the run directory. The mounts on them are in this process's own mount
@@ -153,12 +189,15 @@ Result<Server::End> ServeStore(const Config& config, const cgroup::Host& cgroups
             .store = std::move(store),
             .execd = {},
             .unpack = {},
+            .guard = {},
+            .runsc = {},
             .host_mounts = host_mounts,
             .filter = BuildSandboxFilter(),
             .session_filter = BuildSessionFilter(),
             .staging = config.run_dir + "/spawner/staging"};
   ATOLL_TRY(MakeUnpackGroup(host));
-  ATOLL_ASSIGN(host.execd, SealExecd(config.execd));
+  ATOLL_ASSIGN(host.execd, SealFirst("execd", config.execd));
+  ATOLL_TRY(OpenGvisor(config, host));
   ATOLL_ASSIGN(host.unpack, sys::Open(config.unpack, O_PATH));
   ATOLL_ASSIGN(UniqueFd records,
                sys::Open(config.run_dir + "/spawner/records", O_RDONLY | O_DIRECTORY));

@@ -67,6 +67,13 @@ bool ValidTierName(std::string_view name) {
          std::all_of(name.begin(), name.end(), [](char c) { return LowerOrDigit(c) || c == '-'; });
 }
 
+TierOverhead OverheadOf(std::string_view tier) {
+  // Measured: 50 MiB for the sentry and the gofer of one sandbox, 30 each with a dozen. A process
+  // of the sandbox is a process of the host; the sentry adds threads for what blocks.
+  if (tier == kGvisorTier) return {.memory_bytes = 64 << 20, .pids_factor = 2, .pids = 256};
+  return {};
+}
+
 Status CheckForm(const Message& message) {
   return std::visit(Form(), message);
 }

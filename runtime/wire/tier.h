@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -10,7 +11,19 @@ namespace atl::wire {
 // The tier of namespaces, seccomp and a user namespace. Messages and records without a tier mean
 // it.
 inline constexpr std::string_view kNamespaceTier = "namespace";
+// The tier of gVisor, whose kernel in user space serves the system calls of the sandbox.
+inline constexpr std::string_view kGvisorTier = "gvisor";
 inline constexpr size_t kMaxTiers = 16;
+
+// The share of a sandbox's cgroup that its wall takes, on top of the limits of its request. The
+// host's budget counts it, too.
+struct TierOverhead {
+  uint64_t memory_bytes = 0;
+  // The most processes of the host for each process of the sandbox, and those that serve them all.
+  uint64_t pids_factor = 1;
+  uint64_t pids = 0;
+};
+TierOverhead OverheadOf(std::string_view tier);
 
 // Accepts 1 to 32 characters of [a-z0-9-].
 bool ValidTierName(std::string_view name);

@@ -146,7 +146,8 @@ class Daemon:
     """atolld with directories of its own; see the module's text."""
 
     def __init__(self, programs=BUILD, **settings):
-        """`settings` become lines of the configuration: network_dns=[...] is dns in [network].
+        """`settings` become lines of the configuration: network_dns=[...] is dns in [network],
+        secure_runtime__type='gvisor' is type in [secure_runtime].
         `programs`: the folder of atolld and what it starts."""
         self.programs = programs
         base = os.environ.get('TEST_TMPDIR', '/var/tmp')
@@ -169,7 +170,7 @@ class Daemon:
     def _write_config(self, settings):
         sections = {}
         for name, value in settings.items():
-            section, _, key = name.partition('_')
+            section, _, key = name.partition('__' if '__' in name else '_')
             # Strings, numbers, booleans and lists are the same in JSON and TOML.
             sections.setdefault(section, []).append(f'{key} = {json.dumps(value)}\n')
         self.config.write_text(''.join(f'[{section}]\n{"".join(lines)}'

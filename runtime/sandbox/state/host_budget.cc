@@ -64,8 +64,9 @@ Ceiling CeilingOf(const Spec& spec) {
   const auto buckets = static_cast<uint64_t>(std::count_if(
       spec.volumes.begin(), spec.volumes.end(),
       [](const wire::Volume& volume) { return volume.kind == wire::Volume::Kind::kObjects; }));
-  return {spec.limits.memory_bytes + buckets * wire::kBucketMemory,
-          spec.limits.pids + buckets * wire::kBucketPids};
+  const wire::TierOverhead wall = wire::OverheadOf(TierOf(spec));
+  return {spec.limits.memory_bytes + wall.memory_bytes + buckets * wire::kBucketMemory,
+          spec.limits.pids * wall.pids_factor + wall.pids + buckets * wire::kBucketPids};
 }
 
 Owned OwnedFor(const Sandbox& sandbox) {

@@ -20,6 +20,8 @@ struct Host {
   Store store;
   UniqueFd execd;        // sealed memfd, executable, not readable by sandboxes
   UniqueFd unpack;       // the program file
+  UniqueFd guard;        // a sealed memfd, too; invalid without gVisor
+  UniqueFd runsc;        // gVisor's program file; invalid if the operator names none
   int host_mounts = -1;  // the host's mount namespace; borrowed
   UniqueFd links;        // sysfs of this network namespace (kernel/link_bytes.h); may be invalid
   BpfProgram filter;
@@ -31,6 +33,7 @@ struct Host {
   std::vector<int> Descriptors() const {
     std::vector<int> fds = cgroups.Descriptors();
     fds.insert(fds.end(), {store.root(), store.tree(), execd.get(), unpack.get(), host_mounts});
+    if (runsc) fds.insert(fds.end(), {guard.get(), runsc.get()});
     return fds;
   }
 

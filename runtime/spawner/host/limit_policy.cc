@@ -1,5 +1,7 @@
 #include "runtime/spawner/host/limit_policy.h"
 
+#include "runtime/wire/tier.h"
+
 #include <algorithm>
 
 namespace atl::spawner {
@@ -59,6 +61,13 @@ cgroup::Limits OnlyKept(const Host& host, const cgroup::Limits& limits) {
     if (Keeps(host, field)) kept.*field.value = limits.*field.value;
   }
   return kept;
+}
+
+cgroup::Limits WithOverhead(std::string_view tier, cgroup::Limits limits) {
+  const wire::TierOverhead overhead = wire::OverheadOf(tier);
+  if (limits.memory_bytes != 0) limits.memory_bytes += overhead.memory_bytes;
+  if (limits.pids != 0) limits.pids = limits.pids * overhead.pids_factor + overhead.pids;
+  return limits;
 }
 
 }  // namespace atl::spawner

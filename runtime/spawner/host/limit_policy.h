@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include <string_view>
+
 #include "cgroup/limits.h"
 #include "runtime/base/result.h"
 #include "runtime/spawner/host/host.h"
@@ -25,5 +27,9 @@ Status CheckKept(const Host& host, const cgroup::Limits& limits);
 
 // Returns `limits` without those that this host cannot keep.
 cgroup::Limits OnlyKept(const Host& host, const cgroup::Limits& limits);
+
+// Returns the limits of a slot's cgroup for a sandbox of these limits: what the wall of its tier
+// takes comes on top.
+cgroup::Limits WithOverhead(std::string_view tier, cgroup::Limits limits);
 
 }  // namespace atl::spawner

@@ -74,6 +74,24 @@ struct CgroupChild {
   int error = 0;
 };
 
+struct NetworkChild {
+  int user_namespace = -1;
+  int fd = -1;
+  int error = 0;
+};
+
+// Shares the table of descriptors: the parent has what this child opens.
+void RunNetworkChild(void* argument) {
+  auto* child = static_cast<NetworkChild*>(argument);
+  if (::setns(child->user_namespace, CLONE_NEWUSER) != 0 || ::unshare(CLONE_NEWNET) != 0) {
+    child->error = errno;
+    ::_exit(0);
+  }
+  child->fd = ::open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+  if (child->fd < 0) child->error = errno;
+  ::_exit(0);
+}
+
 // Shares the table of descriptors: the parent has what this child opens.
 void RunCgroupChild(void* argument) {
   auto* child = static_cast<CgroupChild*>(argument);
@@ -109,6 +127,17 @@ Result<UniqueFd> MakeUserNamespace(uid_t owner, const std::string& uid_map,
   });
   ATOLL_TRY(WriteIdMaps(pid, uid_map, gid_map));
   return sys::Open(ProcPath(pid, "ns/user"), O_RDONLY);
+}
+
+Result<UniqueFd> MakeNetworkNamespace(int user_namespace) {
+  NetworkChild child{.user_namespace = user_namespace};
+  ATOLL_ASSIGN(const pid_t pid, Vfork(CLONE_FILES, -1, RunNetworkChild, &child));
+  Reap(pid);
+  // The child changed its ids, which makes the memory that it borrowed readable again.
+  StayUndumpable();
+  if (child.error != 0) return Fail(SysError("make a network namespace", child.error));
+  if (child.fd < 0) return Fail(Code::kInternal, "make a network namespace: the child died");
+  return UniqueFd(child.fd);
 }
 
 Status SealNamespaceLimits(int sysctls) {

@@ -27,6 +27,10 @@ Result<UniqueFd> MakeUserNamespace(IdMap map);
 Result<UniqueFd> MakeUserNamespace(uid_t owner, const std::string& uid_map,
                                    const std::string& gid_map);
 
+// Makes a network namespace that belongs to a user namespace: its root may configure it. One that
+// the spawner makes for itself belongs to the host.
+Result<UniqueFd> MakeNetworkNamespace(int user_namespace);
+
 // Sets every limit in /proc/sys/user of the caller's user namespace to 0, so that no process in it
 // can ever create a namespace, whatever a filter lets through. Call in a process that has just
 // entered it, with all capabilities. `sysctls`: /proc/sys, open. Its user/ is that of the caller's

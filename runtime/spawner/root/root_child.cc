@@ -18,6 +18,16 @@ namespace {
 
 using wire::Step;
 
+constexpr RootStep kExecdSteps[] = {
+    {Step::kLimits, LimitFiles},    {Step::kEnter, EnterSlot},   {Step::kEtc, WriteEtc},
+    {Step::kOverlay, MountOverlay}, {Step::kMounts, MoveMounts}, {Step::kVolumes, MountVolumes},
+    {Step::kCover, CoverRoot},
+};
+
+}  // namespace
+
+const std::span<const RootStep> kRootOverExecd(kExecdSteps);
+
 // One call enters both namespaces (Linux 5.8), by a pidfd, so that no descriptor is kept for each
 // slot.
 Status EnterSlot(RootState& state) {
@@ -25,15 +35,7 @@ Status EnterSlot(RootState& state) {
   return ActAs(state.host->IdBase(state.plan->slot));
 }
 
-struct RootStep {
-  Step step;
-  Status (*run)(RootState&);
-};
-constexpr RootStep kRootSteps[] = {
-    {Step::kLimits, LimitFiles},    {Step::kEnter, EnterSlot},   {Step::kEtc, WriteEtc},
-    {Step::kOverlay, MountOverlay}, {Step::kMounts, MoveMounts}, {Step::kVolumes, MountVolumes},
-    {Step::kCover, CoverRoot},
-};
+namespace {
 
 struct RootInput {
   const Host* host;
@@ -42,6 +44,7 @@ struct RootInput {
   const std::vector<VolumeSource>* volumes;
   const DeviceSources* devices;
   int execd;
+  std::span<const RootStep> steps;
   RootReport* report;
   int64_t began_us;
 };
@@ -56,7 +59,7 @@ Status RunSteps(const RootInput& start) {
                   .root = {}};
   // The first step's time includes the clone.
   int64_t then = start.began_us;
-  for (const RootStep& step : kRootSteps) {
+  for (const RootStep& step : start.steps) {
     start.report->step = step.step;
     ATOLL_TRY(step.run(state));
     const int64_t now = SystemClock().BootMicros();
@@ -75,20 +78,21 @@ void RunRootChild(void* argument) {
 
 }  // namespace
 
-RootReport MountRoot(const Host& host, const wire::Plan& plan, const Slot& slot, int execd) {
+RootReport MountRoot(const Host& host, const wire::Plan& plan, const Slot& slot, int execd,
+                     std::span<const RootStep> steps) {
   RootReport report;
   report.step = Step::kLimits;
   const std::vector<VolumeSource> none;
   const DeviceSources no_devices;
-  RootInput start{&host,       &plan, &slot,   &none,
-                  &no_devices, execd, &report, SystemClock().BootMicros()};
+  RootInput start{
+      &host, &plan, &slot, &none, &no_devices, execd, steps, &report, SystemClock().BootMicros()};
   const auto child = Vfork(0, -1, RunRootChild, &start);
   if (!child) report.status = Fail(child.error());
   return report;
 }
 
 RootReport MountRootHere(const Host& host, const wire::Plan& plan, const std::vector<int>& buckets,
-                         const Slot& slot, int execd) {
+                         const Slot& slot, int execd, std::span<const RootStep> steps) {
   RootReport report;
   report.step = Step::kVolumes;
   const int64_t began_us = SystemClock().BootMicros();
@@ -106,7 +110,8 @@ RootReport MountRootHere(const Host& host, const wire::Plan& plan, const std::ve
   EndWithParent();
   for (size_t i = 0; i < volumes->size(); ++i) (*volumes)[i].bucket = buckets[i];
   const int64_t opened_us = SystemClock().BootMicros();
-  report.status = RunSteps({&host, &plan, &slot, &*volumes, &*devices, execd, &report, opened_us});
+  report.status =
+      RunSteps({&host, &plan, &slot, &*volumes, &*devices, execd, steps, &report, opened_us});
   report.micros[static_cast<size_t>(Step::kVolumes)] += static_cast<uint32_t>(opened_us - began_us);
   return report;
 }

@@ -127,6 +127,17 @@ uint32_t SlotOf(const std::string& name) {
   return slot <= kMaxSlot && SlotGroup(slot) == name ? slot : 0;
 }
 
+std::vector<std::string> CapabilityNames(uint64_t mask) {
+  std::vector<std::string> names;
+  for (const NamedCapability& capability : kCapabilities) {
+    if ((mask >> capability.number & 1) == 0) continue;
+    std::string name(capability.name);
+    for (char& c : name) c = static_cast<char>(c == '_' ? c : c - 'a' + 'A');
+    names.push_back(std::move(name));
+  }
+  return names;
+}
+
 Result<Config> ParseCommandLine(int argc, char** argv) {
   Config config;
   config.capabilities = AllCapabilities();
@@ -135,6 +146,7 @@ Result<Config> ParseCommandLine(int argc, char** argv) {
   config.execd = own_directory + "/atoll-execd";
   config.unpack = own_directory + "/atoll-unpack";
   config.objects = own_directory + "/atoll-objects";
+  config.guard = own_directory + "/atoll-guard";
   bool user_given = false;
   for (int i = 1; i < argc; i += 2) {
     const std::string_view flag = argv[i];
@@ -158,6 +170,10 @@ Result<Config> ParseCommandLine(int argc, char** argv) {
       config.unpack = value;
     } else if (flag == "--objects") {
       config.objects = value;
+    } else if (flag == "--guard") {
+      config.guard = value;
+    } else if (flag == "--runsc") {
+      config.runsc = value;
     } else if (flag == "--object-store") {
       ATOLL_TRY(wire::AddObjectStore(value, &config.object_stores));
     } else if (flag == "--device") {
@@ -196,7 +212,8 @@ Result<Config> ParseCommandLine(int argc, char** argv) {
   if (!config.data_dir.starts_with('/') || !config.run_dir.starts_with('/') || !user_given) {
     return Fail(Code::kInvalidArgument,
                 "usage: atoll-spawner --data-dir /DIR --run-dir /DIR --user NAME [--execd PATH] "
-                "[--unpack PATH] [--objects PATH] [--capabilities LIST] [--host-path /DIR]… "
+                "[--unpack PATH] [--objects PATH] [--guard PATH] [--runsc PATH] [--capabilities "
+                "LIST] [--host-path /DIR]… "
                 "[--object-store LINE]… [--device LINE]… [--log-format FORMAT] [--swap-size BYTES] "
                 "[--swap-kind "
                 "KIND] [--cgroup /PATH] "

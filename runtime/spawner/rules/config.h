@@ -46,6 +46,9 @@ inline constexpr std::string_view kSwapKindNames[] = {"auto", "dm-crypt", "zram"
 // Parses the value of the command line.
 Result<SwapKind> ParseSwapKind(std::string_view text);
 
+// Returns the kernel's names of the capabilities of a mask, such as "CAP_CHOWN".
+std::vector<std::string> CapabilityNames(uint64_t mask);
+
 struct Config {
   std::string data_dir;
   std::string run_dir;
@@ -60,6 +63,8 @@ struct Config {
   std::string execd;  // paths of the programs to run; beside our own by default
   std::string unpack;
   std::string objects;
+  std::string guard;
+  std::string runsc;        // gVisor's program, absolute; empty: this host has no gVisor
   int ready_fd = -1;        // gets one byte once requests are answered
   bool respawn = false;     // start a successor, because no systemd starts the spawner again
   bool successor = false;   // this process succeeds one that died: serve only if nobody else does
@@ -72,7 +77,8 @@ struct Config {
   std::vector<std::string> arguments;
 };
 
-// Flags: --data-dir D --run-dir R --user NAME [--execd P] [--unpack P] [--objects P] [--ready-fd N]
+// Flags: --data-dir D --run-dir R --user NAME [--execd P] [--unpack P] [--objects P] [--guard P]
+//        [--runsc P] [--ready-fd N]
 //        [--capabilities cap_chown,…] [--host-path /DIR]… [--object-store LINE]… [--device LINE]…
 //        [--cgroup /PATH]
 //        [--respawn yes] [--swap-size BYTES] [--swap-kind auto|dm-crypt|zram] [--successor yes]

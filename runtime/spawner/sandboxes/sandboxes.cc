@@ -120,7 +120,7 @@ void Sandboxes::Build(const wire::Plan& plan, Built done) {
   sandbox.record.link = plan.link;
   by_pid_[slot->execd] = plan.id;
   HoldLink(sandbox);
-  const Status limited = ChangeLimits(plan.slot, slot->limits, plan.limits);
+  const Status limited = ChangeLimits(plan.tier, plan.slot, slot->limits, plan.limits);
   lap(Step::kLimits);
   if (!limited) return FailBuild(plan.id, limited.error(), Step::kLimits, done);
   sandbox.limits = plan.limits;
@@ -202,12 +202,13 @@ Result<std::vector<int>> Sandboxes::Buckets(const wire::Plan& plan) const {
   return buckets;
 }
 
-Status Sandboxes::ChangeLimits(uint32_t slot, const cgroup::Limits& now,
+Status Sandboxes::ChangeLimits(std::string_view tier, uint32_t slot, const cgroup::Limits& now,
                                const cgroup::Limits& next) const {
   if (now.disk_bytes != next.disk_bytes) {
     ATOLL_TRY(host_.store.LimitUpper(slot, next.disk_bytes));
   }
-  return host_.cgroups.SetLimits(SlotGroup(slot), now, next);
+  return host_.cgroups.SetLimits(SlotGroup(slot), WithOverhead(tier, now),
+                                 WithOverhead(tier, next));
 }
 
 Status Sandboxes::Limit(const std::string& id, const cgroup::Limits& limits) {
@@ -219,7 +220,7 @@ Status Sandboxes::Limit(const std::string& id, const cgroup::Limits& limits) {
   }
   ATOLL_ASSIGN(Tier* const tier, tiers_.Able(sandbox.record.tier, Verb::kLimit));
   const cgroup::Limits now = *std::exchange(sandbox.limits, std::nullopt);
-  ATOLL_TRY(ChangeLimits(alive.slot, now, limits));
+  ATOLL_TRY(ChangeLimits(sandbox.record.tier, alive.slot, now, limits));
   ATOLL_TRY(tier->Limit(alive.slot, alive.pidfd.get(), alive.pid, now, limits));
   sandbox.limits = limits;
   return {};

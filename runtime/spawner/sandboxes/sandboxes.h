@@ -158,7 +158,8 @@ class Sandboxes {
   void FailBuild(const std::string& id, Error error, wire::Step step, const Built& done);
   // Returns for each volume the mount of its bucket, or -1 if it is no bucket.
   Result<std::vector<int>> Buckets(const wire::Plan& plan) const;
-  Status ChangeLimits(uint32_t slot, const cgroup::Limits& now, const cgroup::Limits& next) const;
+  Status ChangeLimits(std::string_view tier, uint32_t slot, const cgroup::Limits& now,
+                      const cgroup::Limits& next) const;
   void MarkExited(Sandbox& sandbox, int wait_status, bool code_known);
   // Keeps the sandbox's link until ReadEnd.
   static void HoldLink(Sandbox& sandbox);

@@ -238,7 +238,7 @@ void RunSession(void* argument) {
   }
   if (program < 0) ::_exit(126);
   start->status = Status();
-  ExecuteExecd(program, "--session=1");
+  ExecuteFirst(program, "execd", "--session=1");
   start->status = FailSys("execveat execd");
   ::_exit(126);
 }

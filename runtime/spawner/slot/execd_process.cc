@@ -134,9 +134,8 @@ Result<int> PlaceDescriptors(const Host& host, const ExecdDescriptors& from) {
   return moves.front().from;
 }
 
-void ExecuteExecd(int program, const char* option) {
-  char name[] = "execd";
-  char* const argv[] = {name, const_cast<char*>(option), nullptr};
+void ExecuteFirst(int program, const char* name, const char* option) {
+  char* const argv[] = {const_cast<char*>(name), const_cast<char*>(option), nullptr};
   char* const envp[] = {nullptr};
   // Linux 3.19: executes without a path, so that nothing in the sandbox leads to the program's
   // file. /proc/1/exe is a sealed memfd that nobody in there may read (CVE-2019-5736).

@@ -40,7 +40,8 @@ struct ExecdDescriptors {
 // Places the descriptors; all others close at execve. First lifts the sources above the targets, so
 // that no target overwrites a source. Returns the program of execd.
 Result<int> PlaceDescriptors(const Host& host, const ExecdDescriptors& from);
-// Does not return if it succeeds. `option`: a flag of execd/options.h.
-void ExecuteExecd(int program, const char* option);
+// Executes a slot's or session's first program as `name`, with one flag, or none if `option` is
+// null. Does not return if it succeeds. `program`: borrowed.
+void ExecuteFirst(int program, const char* name, const char* option);
 
 }  // namespace atl::spawner

@@ -9,6 +9,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/sys.h"
+#include "runtime/spawner/host/limit_policy.h"
 #include "runtime/spawner/kernel/namespaces.h"
 #include "runtime/spawner/kernel/worker.h"
 #include "runtime/spawner/slot/execd_process.h"
@@ -80,7 +81,7 @@ class Build {
     ATOLL_ASSIGN(made_.tasks, host_.cgroups.OpenTasks(group_));
     ATOLL_ASSIGN(made_.cgroup, MakeCgroupNamespace(directory.get(), made_.tasks));
     ATOLL_TRY(host_.cgroups.DelegateGroup(group_, host_.IdBase(number_)));
-    return host_.cgroups.SetLimits(group_, {}, limits);
+    return host_.cgroups.SetLimits(group_, {}, WithOverhead(tier_.name(), limits));
   }
 
   Status MakeUserNamespaces() {

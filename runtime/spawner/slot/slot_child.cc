@@ -19,25 +19,6 @@ namespace {
 
 using wire::Step;
 
-struct SlotState {
-  const SlotChildInput& input;
-  // /proc/sys of the slot's own /proc, from before it became read-only. In the host's /proc each
-  // namespace leaves a dentry of the same name behind, and with a thousand sandboxes each look-up
-  // walks a thousand of them (8 ms for a slot, 0.2 here).
-  UniqueFd sysctls;
-  UniqueFd score;  // /proc/self/oom_score_adj, for execd
-};
-
-Status FurnishNamespaces(SlotState& state) {
-  const SlotChildInput& input = state.input;
-  // v1 groups (27 µs each): a process enters by writing "0" itself, to "tasks" and not to
-  // cgroup.procs, which would wait for an RCU grace period.
-  for (int tasks : input.tasks) ATOLL_TRY(sys::WriteAll(tasks, "0"));
-  ::setsid();
-  if (::setns(input.cgroup_namespace, CLONE_NEWCGROUP) != 0) return FailSys("setns cgroup");
-  return {};
-}
-
 // Before the daemon makes the link, which takes the defaults of that moment.
 Status FurnishNetwork(const SlotState& state) {
   ATOLL_TRY(SetNetworkDefaults(state.sysctls.get()));
@@ -45,6 +26,21 @@ Status FurnishNetwork(const SlotState& state) {
   if (!links) return FailSys("socket NETLINK_ROUTE");
   const int fds[] = {links.get()};
   return sys::SendMessage(state.input.network, "+", fds);
+}
+
+}  // namespace
+
+Status FurnishNamespaces(SlotState& state) {
+  const SlotChildInput& input = state.input;
+  if (input.network_namespace >= 0 && ::setns(input.network_namespace, CLONE_NEWNET) != 0) {
+    return FailSys("setns net");
+  }
+  // v1 groups (27 µs each): a process enters by writing "0" itself, to "tasks" and not to
+  // cgroup.procs, which would wait for an RCU grace period.
+  for (int tasks : input.tasks) ATOLL_TRY(sys::WriteAll(tasks, "0"));
+  ::setsid();
+  if (::setns(input.cgroup_namespace, CLONE_NEWCGROUP) != 0) return FailSys("setns cgroup");
+  return {};
 }
 
 Status MountTree(SlotState& state) {
@@ -58,13 +54,15 @@ Status MountProcOfSlot(SlotState& state) {
   return FurnishNetwork(state);
 }
 
+Status SetProcessLimits(SlotState&) {
+  return LimitProcess(0);
+}
+
+namespace {
+
 Status MaskProcOfSlot(SlotState&) {
   ATOLL_TRY(MaskProc("/empty"));
   return CoverDescriptors("/streams");
-}
-
-Status SetProcessLimits(SlotState&) {
-  return LimitProcess(0);
 }
 
 Status EnterUser(SlotState& state) {
@@ -81,10 +79,6 @@ Status LoadSeccomp(SlotState& state) {
   return LoadFilter(WithPass(state.input.host->filter, state.input.pass));
 }
 
-struct SlotStep {
-  Step step;
-  Status (*run)(SlotState&);
-};
 // The order matters. The user namespace comes after the last mount, because it has no rights over
 // the mount namespace. The filter comes before it, as the host's root, because root's filters load
 // even when the budget is used up (seccomp.h).
@@ -98,21 +92,8 @@ constexpr SlotStep kSteps[] = {
     {Step::kUser, EnterUser},
 };
 
-// Runs everything up to execve. Its own function, so that what it allocates is freed before.
-Result<int> RunSteps(const SlotChildInput& input, SlotChildReport* report) {
-  const Clock& clock = SystemClock();
-  int64_t then = clock.BootMicros();
-  report->micros[static_cast<size_t>(Step::kClone)] =
-      static_cast<uint32_t>(then - report->done_at_us);
-  SlotState state{.input = input, .sysctls = {}, .score = {}};
-  for (const SlotStep& step : kSteps) {
-    report->step = step.step;
-    ATOLL_TRY(step.run(state));
-    const int64_t now = clock.BootMicros();
-    report->micros[static_cast<size_t>(step.step)] = static_cast<uint32_t>(now - then);
-    then = now;
-  }
-  report->step = Step::kExec;
+Result<int> PlaceForExecd(const SlotState& state) {
+  const SlotChildInput& input = state.input;
   return PlaceDescriptors(*input.host, {.gate = input.gate,
                                         .control = input.control,
                                         .listener = input.listener,
@@ -124,37 +105,61 @@ Result<int> RunSteps(const SlotChildInput& input, SlotChildReport* report) {
 
 struct Start {
   const SlotChildInput* input;
+  const SlotProgram* program;
   SlotChildReport* report;
 };
+
+// Runs everything up to execve. Its own function, so that what it allocates is freed before.
+Result<int> RunSteps(const Start& start) {
+  const SlotChildInput& input = *start.input;
+  SlotChildReport* report = start.report;
+  const Clock& clock = SystemClock();
+  int64_t then = clock.BootMicros();
+  report->micros[static_cast<size_t>(Step::kClone)] =
+      static_cast<uint32_t>(then - report->done_at_us);
+  SlotState state{.input = input, .sysctls = {}, .score = {}};
+  for (const SlotStep& step : start.program->steps) {
+    report->step = step.step;
+    ATOLL_TRY(step.run(state));
+    const int64_t now = clock.BootMicros();
+    report->micros[static_cast<size_t>(step.step)] = static_cast<uint32_t>(now - then);
+    then = now;
+  }
+  report->step = Step::kExec;
+  return start.program->place(state);
+}
 
 void RunChild(void* argument) {
   const auto* start = static_cast<const Start*>(argument);
   SlotChildReport* report = start->report;
-  int execd = -1;
+  int first = -1;
   {
-    Result<int> placed = RunSteps(*start->input, report);
+    Result<int> placed = RunSteps(*start);
     if (placed) {
-      execd = *placed;
+      first = *placed;
     } else {
       report->status = Fail(std::move(placed).error());
     }
   }
-  if (execd < 0) ::_exit(126);
+  if (first < 0) ::_exit(126);
   report->done_at_us = SystemClock().BootMicros();
   report->status = Status();
-  ExecuteExecd(execd, "--enter-root=1");
-  report->status = FailSys("execveat execd");
+  ExecuteFirst(first, start->program->name, start->program->option);
+  report->status = FailSys(std::string("execveat ") + start->program->name);
   ::_exit(126);
 }
 
 }  // namespace
 
-Result<pid_t> StartSlotChild(const SlotChildInput& input, SlotChildReport* report) {
-  Start start{&input, report};
+const SlotProgram kExecdProgram{kSteps, PlaceForExecd, "execd", "--enter-root=1"};
+
+Result<pid_t> StartSlotChild(const SlotChildInput& input, const SlotProgram& program,
+                             SlotChildReport* report) {
+  Start start{&input, &program, report};
   report->done_at_us = SystemClock().BootMicros();
-  return Vfork(
-      CLONE_PARENT | CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS,
-      input.group, RunChild, &start);
+  const uint64_t network = input.network_namespace < 0 ? CLONE_NEWNET : 0;
+  return Vfork(CLONE_PARENT | network | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS,
+               input.group, RunChild, &start);
 }
 
 }  // namespace atl::spawner

@@ -15,13 +15,15 @@ std::string_view NamespaceTier::name() const {
 }
 
 Result<pid_t> NamespaceTier::Prepare(const SlotChildInput& input, SlotChildReport* report) const {
-  return StartSlotChild(input, report);
+  return StartSlotChild(input, kExecdProgram, report);
 }
 
 RootReport NamespaceTier::Build(const wire::Plan& plan, const std::vector<int>& buckets,
                                 const Slot& slot, int first) const {
-  if (plan.volumes.empty() && plan.devices.empty()) return MountRoot(host_, plan, slot, first);
-  return MountRootHere(host_, plan, buckets, slot, first);
+  if (plan.volumes.empty() && plan.devices.empty()) {
+    return MountRoot(host_, plan, slot, first, kRootOverExecd);
+  }
+  return MountRootHere(host_, plan, buckets, slot, first, kRootOverExecd);
 }
 
 Status NamespaceTier::Limit(uint32_t slot, int first, pid_t pid, const cgroup::Limits& now,

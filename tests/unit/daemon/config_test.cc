@@ -158,8 +158,12 @@ TEST(Config, EveryKeyOfTheIsolation) {
 type = "kata"
 allow = ["gvisor", "firecracker"]
 minimum = "gvisor"
+runsc = "/usr/local/bin/runsc"
 )");
   EXPECT_TRUE(CheckConfig(c));
+  EXPECT_EQ(c.runsc, "/usr/local/bin/runsc");
+  EXPECT_NE(ErrorOf("[secure_runtime]\nrunsc = \"runsc\"").find("secure_runtime.runsc"),
+            std::string::npos);
   const sandbox::Isolation::Policy policy = IsolationPolicyOf(c);
   EXPECT_EQ(policy.type, "microvm");
   EXPECT_EQ(policy.allowed, (std::vector<std::string>{"gvisor", "microvm"}));

@@ -1,0 +1,200 @@
+#include "runtime/spawner/tier/gvisor_tier.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "runtime/base/move_descriptors.h"
+#include "runtime/base/sys.h"
+#include "runtime/spawner/host/host.h"
+#include "runtime/spawner/kernel/mounts.h"
+#include "runtime/spawner/kernel/namespaces.h"
+#include "runtime/spawner/root/root_child.h"
+#include "runtime/spawner/root/root_steps.h"
+#include "runtime/spawner/root/volume_mounts.h"
+#include "runtime/spawner/slot/execd_process.h"
+#include "runtime/spawner/slot/slot_child.h"
+#include "runtime/spawner/slot/slot_mounts.h"
+#include "runtime/spawner/tier/gvisor_spec.h"
+#include "runtime/wire/guard.h"
+#include "runtime/wire/plan.h"
+
+namespace atl::spawner {
+namespace {
+
+using wire::Step;
+
+constexpr uint64_t kAllCapabilities = (uint64_t{1} << 41) - 1;
+// execd and the programs of the sandbox, unless the request says otherwise.
+constexpr uint64_t kUsualFiles = 16384;
+
+Status MakeDirectory(const char* path, mode_t mode) {
+  if (::mkdir(path, mode) != 0) return FailSys(std::string("mkdir ") + path);
+  return {};
+}
+
+// The directory of the guard, and /tmp, in which runsc makes the sentry's root.
+Status MountTreeOfGuard(SlotState& state) {
+  // Cloned first, because MountTree leaves the paths of the host. runsc could also take a
+  // descriptor, but in such a process /proc/self/exe names no path, which a static program of glibc
+  // does not survive.
+  ATOLL_ASSIGN(const UniqueFd execd,
+               CloneMount(AT_FDCWD, state.input.host->config.execd.c_str(), false));
+  ATOLL_TRY(SetMountAttributes(execd.get(), kNoSuidDev | MOUNT_ATTR_RDONLY, -1, false, MS_PRIVATE));
+  ATOLL_TRY(MountTree(state));
+  ATOLL_TRY(MakeDirectory("/tmp", 0700));
+  // A place to mount on. In the root it would be a change of the sandbox.
+  ATOLL_TRY(MakeDirectory("/own/.atoll", 0755));
+  ATOLL_TRY(MakeDirectory(wire::kGuardDirectory, 0700));
+  ATOLL_ASSIGN(const UniqueFd target, sys::Open(wire::kGuardDirectory, O_PATH | O_DIRECTORY));
+  ATOLL_ASSIGN(
+      const UniqueFd own,
+      NewMount("tmpfs", {{"mode", "0700"}, {"size", "1m"}, {"nr_inodes", "64"}}, kNoSuidDev));
+  ATOLL_TRY(Attach(own.get(), target.get(), wire::kGuardDirectory));
+  for (const char* path : {wire::kGuardBundle, wire::kGuardShared, "/guard/state", "/guard/proc"}) {
+    ATOLL_TRY(MakeDirectory(path, 0755));
+  }
+  ATOLL_ASSIGN(const UniqueFd program, sys::Open(wire::kGuardShared + std::string("/execd"),
+                                                 O_RDONLY | O_CREAT | O_EXCL, 0555));
+  return Attach(execd.get(), program.get(), "execd");
+}
+
+// The kernel lets runsc mount /proc for the sentry only if the slot has a /proc with nothing
+// mounted in it. The slot's own gets a cover over meminfo at the build, so there is a second one.
+Status MountSecondProc(SlotState&) {
+  ATOLL_ASSIGN(const UniqueFd target, sys::Open("/guard/proc", O_PATH | O_DIRECTORY));
+  ATOLL_ASSIGN(const UniqueFd proc, NewMount("proc", {}, kNoSuidDevExec));
+  return Attach(proc.get(), target.get(), "/guard/proc");
+}
+
+Status EnterUserAsGuard(SlotState& state) {
+  constexpr int kUnsealed = -1;
+  ATOLL_ASSIGN(state.score, EnterUserNamespace(state.input.user_namespace, state.input.pass,
+                                               kUnsealed, kAllCapabilities, 0));
+  // runsc mounts, so it needs a mount namespace of its user namespace. The spawner enters this one
+  // by the guard's pidfd.
+  if (::unshare(CLONE_NEWNS) != 0) return FailSys("unshare CLONE_NEWNS");
+  return {};
+}
+
+constexpr SlotStep kGuardSteps[] = {
+    {Step::kNamespaces, FurnishNamespaces}, {Step::kTree, MountTreeOfGuard},
+    {Step::kProc, MountProcOfSlot},         {Step::kMask, MountSecondProc},
+    {Step::kRlimits, SetProcessLimits},     {Step::kUser, EnterUserAsGuard},
+};
+
+Result<int> PlaceForGuard(const SlotState& state) {
+  const SlotChildInput& input = state.input;
+  const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (!null) return FailSys("open /dev/null");
+  DescriptorMove moves[] = {
+      {input.host->guard.get(), kKeptAbove},
+      {null.get(), 0},
+      {null.get(), 1},
+      {null.get(), 2},
+      {input.gate, wire::kExecdGateFd},
+      {input.control, wire::kExecdControlFd},
+      {input.listener, wire::kExecdListenFd},
+      {input.host->runsc.get(), wire::kGuardRuntimeFd},
+  };
+  ATOLL_TRY(MoveDescriptors(moves));
+  return moves[0].from;
+}
+
+const SlotProgram kGuardProgram{kGuardSteps, PlaceForGuard, "atoll-guard", nullptr};
+
+// Covers what runsc reads as the memory of the machine, and shows the sandbox.
+Status CoverMemory(uint64_t memory_bytes) {
+  if (memory_bytes == 0) return {};
+  const std::string text = "MemTotal: " + std::to_string(memory_bytes >> 10) + " kB\n";
+  constexpr const char kFile[] = "/guard/meminfo";
+  {
+    ATOLL_ASSIGN(const UniqueFd file,
+                 sys::Open(kFile, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0444));
+    ATOLL_TRY(sys::WriteAll(file.get(), text));
+  }
+  ATOLL_ASSIGN(const UniqueFd target, sys::Open("/proc/meminfo", O_PATH | O_NOFOLLOW));
+  ATOLL_ASSIGN(const UniqueFd cover, CloneMount(AT_FDCWD, kFile, false));
+  return Attach(cover.get(), target.get(), "/proc/meminfo");
+}
+
+Status WriteSpec(RootState& state) {
+  const wire::Plan& plan = *state.plan;
+  ATOLL_TRY(CoverMemory(plan.limits.memory_bytes));
+  const auto tmp = sys::OpenBeneath(state.root.get(), "tmp", O_PATH | O_DIRECTORY | O_NOFOLLOW);
+  const std::string text =
+      GvisorSpecText({.hostname = plan.hostname,
+                      .capabilities = state.host->config.capabilities,
+                      .shm_bytes = plan.limits.shm_bytes,
+                      .nofile = plan.limits.nofile == 0 ? kUsualFiles : plan.limits.nofile,
+                      .readonly_root = plan.readonly_root,
+                      .tmp = tmp.has_value()});
+  ATOLL_ASSIGN(const UniqueFd file, sys::Open(std::string(wire::kGuardBundle) + "/config.json",
+                                              O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644));
+  return sys::WriteAll(file.get(), text);
+}
+
+// The overlay has mounts of its own of all that it needs. The store must not stay where the guard
+// and runsc can look, because other sandboxes' files would be theirs by their ids there. The mount
+// is locked since the mount namespace belongs to the user namespace, so it is covered. Nobody in
+// the slot keeps the right to take the cover off.
+Status CoverStore(RootState&) {
+  if (::chdir("/") != 0) return FailSys("chdir /");
+  ATOLL_ASSIGN(const UniqueFd target, sys::Open("/store", O_PATH | O_DIRECTORY));
+  ATOLL_ASSIGN(const UniqueFd cover,
+               NewMount("tmpfs", {{"mode", "0555"}, {"size", "4k"}, {"nr_inodes", "2"}},
+                        kNoSuidDevExec | MOUNT_ATTR_RDONLY));
+  return Attach(cover.get(), target.get(), "/store");
+}
+
+constexpr RootStep kRootBesideGuard[] = {
+    {Step::kEnter, EnterSlot},   {Step::kEtc, WriteEtc},         {Step::kOverlay, MountOverlay},
+    {Step::kMounts, CoverStore}, {Step::kVolumes, MountVolumes}, {Step::kCover, WriteSpec},
+};
+
+}  // namespace
+
+std::string_view GvisorTier::name() const {
+  return wire::kGvisorTier;
+}
+
+bool GvisorTier::Can(Verb verb) const {
+  switch (verb) {
+    case Verb::kPrepare:
+      return static_cast<bool>(host_.runsc);
+    case Verb::kLimit:
+    case Verb::kSession:
+      return false;
+    default:
+      return true;
+  }
+}
+
+Result<pid_t> GvisorTier::Prepare(const SlotChildInput& input, SlotChildReport* report) const {
+  ATOLL_ASSIGN(const UniqueFd network, MakeNetworkNamespace(input.user_namespace));
+  SlotChildInput with = input;
+  with.network_namespace = network.get();
+  return StartSlotChild(with, kGuardProgram, report);
+}
+
+RootReport GvisorTier::Build(const wire::Plan& plan, const std::vector<int>& buckets,
+                             const Slot& slot, int first) const {
+  if (plan.volumes.empty()) return MountRoot(host_, plan, slot, first, kRootBesideGuard);
+  return MountRootHere(host_, plan, buckets, slot, first, kRootBesideGuard);
+}
+
+Status GvisorTier::Limit(uint32_t, int, pid_t, const cgroup::Limits&, const cgroup::Limits&) const {
+  return Fail(Code::kUnimplemented, "gvisor: the limits of a sandbox are fixed");
+}
+
+Status GvisorTier::Freeze(uint32_t slot, bool frozen) {
+  return host_.cgroups.Freeze(SlotGroup(slot), frozen);
+}
+
+Status GvisorTier::MakeSession(uint32_t, int, pid_t, const wire::MakeSession&) const {
+  return Fail(Code::kUnimplemented, "gvisor: no isolated sessions");
+}
+
+}  // namespace atl::spawner

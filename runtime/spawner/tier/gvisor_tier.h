@@ -1,0 +1,39 @@
+// The tier of gVisor: a kernel in user space, runsc's sentry, serves the system calls of the
+// sandbox. In the place of execd the slot has atoll-guard, which starts runsc when the root is
+// there (runtime/guard).
+//
+// runsc makes user and mount namespaces, traces processes and loads filters of its own, which the
+// walls of the namespace tier forbid. So a slot of this tier has no filter of ours, an unmasked
+// /proc, and a user namespace that is not sealed, with all capabilities in it. The user namespace
+// owns the slot's network and mount namespaces. What stands between the sandbox and the host are
+// gVisor, and then the slot: ids that are nobody's, cgroup, network policy, and a tree without a
+// mount of the host.
+#pragma once
+
+#include "runtime/spawner/host/tier.h"
+
+namespace atl::spawner {
+
+class GvisorTier : public Tier {
+ public:
+  // `host` is borrowed and outlives it.
+  explicit GvisorTier(const Host& host) : host_(host) {}
+
+  std::string_view name() const override;
+  bool Can(Verb verb) const override;
+  Result<pid_t> Prepare(const SlotChildInput& input, SlotChildReport* report) const override;
+  RootReport Build(const wire::Plan& plan, const std::vector<int>& buckets, const Slot& slot,
+                   int first) const override;
+  // Not called: what a sandbox has seen of its limits is fixed when gVisor starts.
+  Status Limit(uint32_t slot, int first, pid_t pid, const cgroup::Limits& now,
+               const cgroup::Limits& next) const override;
+  Status Freeze(uint32_t slot, bool frozen) override;
+  // Not called: the spawner cannot enter the sandbox.
+  Status MakeSession(uint32_t slot, int first, pid_t pid,
+                     const wire::MakeSession& message) const override;
+
+ private:
+  const Host& host_;
+};
+
+}  // namespace atl::spawner

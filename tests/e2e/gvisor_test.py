@@ -1,0 +1,257 @@
+"""Sandboxes behind gVisor: what the other kind can do, what this one adds, and what it refuses."""
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+import unittest
+
+import atoll
+from atoll import SLOWNESS, until
+from box import Box, shell_image
+from egress import FAMILIES, V4, EgressTest, policy
+
+RUNSC = atoll.BUILD / 'conformance/runsc/runsc'
+SETTINGS = {'secure_runtime__runsc': str(RUNSC), 'secure_runtime__type': 'gvisor',
+            'secure_runtime__minimum': 'namespace'}
+
+
+def kernel(sandbox):
+    return sandbox.out('uname -r')
+
+
+class GvisorTest(unittest.TestCase):
+
+    @classmethod
+    def setUpClass(cls):
+        cls.daemon = cls.enterClassContext(atoll.Daemon(
+            **SETTINGS, storage_allowed_host_paths=[]))
+        cls.image = shell_image(cls.daemon)
+        cls.box = Box(cls.daemon, cls.image, resourceLimits={'memory': '256Mi', 'cpu': '1'})
+
+    def other(self, **fields):
+        box = Box(self.daemon, self.image, **fields)
+        self.addCleanup(self.daemon.delete, box.id)
+        return box
+
+
+class Seen(GvisorTest):
+
+    def test_another_kernel(self):
+        self.assertNotEqual(kernel(self.box), os.uname().release)
+        self.assertIn('gvisor', kernel(self.box))
+        plain = self.other(extensions={'isolation': 'namespace'})
+        self.assertEqual(kernel(plain), os.uname().release)
+
+    def test_the_answers_name_it(self):
+        self.assertEqual(self.daemon.request('GET', '/health')['isolation'],
+                         {'type': 'gvisor', 'available': ['namespace', 'gvisor']})
+        ran = subprocess.run([atoll.BUILD / 'atoll', 'ps', '--format', '{{.ID}} {{.Isolation}}'],
+                             env=self.daemon.client_env(), text=True, capture_output=True, check=True)
+        self.assertIn(f'{self.box.id} gvisor', ran.stdout.splitlines())
+
+    def test_the_memory_of_the_request(self):
+        self.assertEqual(self.box.out("awk '/MemTotal/ {print $2}' /proc/meminfo"), str(256 << 10))
+
+    def test_who_one_is(self):
+        self.assertEqual(self.box.out('id -u; id -un; hostname').split(),
+                         ['0', 'root', self.box.id.replace('-', '')[:12]])
+        self.assertEqual(self.box.out('id -u', uid=1000, gid=1000), '1000')
+        mask = int(self.box.out("awk '/CapBnd/ {print $2}' /proc/self/status"), 16)
+        self.assertEqual(mask, self.capabilities_of_the_namespace_tier())
+
+    def capabilities_of_the_namespace_tier(self):
+        plain = self.other(extensions={'isolation': 'namespace'})
+        return int(plain.out("awk '/CapBnd/ {print $2}' /proc/self/status"), 16)
+
+    def test_nothing_of_the_host_and_no_socket_of_execd(self):
+        self.assertEqual(self.box.out('ls -A /.atoll').split(), ['execd', 'ready'])
+        self.assertEqual(self.box.out('ls /store /guard 2>/dev/null | wc -l'), '0')
+        _, _, last = self.box.run('echo x >/.atoll/execd')
+        self.assertEqual(last['type'], 'error')
+
+
+class Works(GvisorTest):
+
+    def test_commands(self):
+        stdout, stderr, last = self.box.run('echo out; echo err >&2; exit 7')
+        self.assertEqual((stdout, stderr, last['error']['evalue']), (['out\n'], ['err\n'], '7'))
+        self.assertEqual(self.box.out('seq 100000 | tail -n 1'), '100000')
+        self.assertEqual(self.box.out("bash -c 'for i in 1 2 3; do (echo $i) & done; wait' | sort"),
+                         '1\n2\n3')
+
+    def test_files_through_the_api_and_inside(self):
+        self.assertEqual(self.box.upload(({'path': '/srv/deep/file'}, b'x' * 300_000)).status, 200)
+        self.assertEqual(self.box.out('wc -c </srv/deep/file'), '300000')
+        self.box.out('echo inside >/srv/f; ln -s f /srv/l; mkfifo /srv/p')
+        self.assertEqual(self.box.get('/files/download', path='/srv/l').body, b'inside\n')
+
+    def test_a_large_answer_and_a_client_that_leaves(self):
+        self.assertEqual(len(self.box.out('head -c 3000000 /dev/zero | tr "\\0" x')), 3_000_000)
+        response = self.box.open('POST', '/command', {'command': 'yes'})
+        response.read(1 << 20)
+        response.close()
+        self.assertEqual(self.box.out('echo still'), 'still')
+
+    def test_an_entrypoint_that_ends(self):
+        box = self.other(entrypoint=['sh', '-c', 'sleep 0.1; exit 9'])
+        ended = until(lambda: self.state(box)['state'] in ('Failed', 'Terminated') and self.state(box),
+                      30 * SLOWNESS, 'the entrypoint has ended')
+        self.assertIn('9', ended['message'])
+
+    def test_an_entrypoint_that_is_not_there(self):
+        box = self.daemon.create(self.image, entrypoint=['/nope'])
+        self.addCleanup(self.daemon.delete, box)
+        ended = until(lambda: self.daemon.request('GET', f'/v1/sandboxes/{box}')['status']['state'] == 'Failed' and
+                      self.daemon.request('GET', f'/v1/sandboxes/{box}')['status'],
+                      30 * SLOWNESS, 'the start has failed')
+        self.assertIn('/nope', ended['message'])
+
+    def state(self, box):
+        return self.daemon.request('GET', f'/v1/sandboxes/{box.id}')['status']
+
+    def test_pause(self):
+        box = self.other()
+        box.out('(while :; do echo x >>/ticks; sleep 0.05; done) >/dev/null 2>&1 &')
+        self.daemon.request('POST', f'/v1/sandboxes/{box.id}/pause')
+        until(lambda: self.state(box)['state'] == 'Paused', 30 * SLOWNESS, 'it is paused')
+        self.daemon.request('POST', f'/v1/sandboxes/{box.id}/resume')
+        until(lambda: self.state(box)['state'] == 'Running', 30 * SLOWNESS, 'it runs')
+        before = int(box.out('wc -l </ticks'))
+        until(lambda: int(box.out('wc -l </ticks')) > before, 30 * SLOWNESS, 'its programs go on')
+
+    def test_what_is_written_is_in_forks_snapshots_and_differences(self):
+        box = self.other()
+        box.out('echo kept >/srv/f; echo t >/tmp/t; rm /etc/group')
+        changes = {(item['kind'], item['path'])
+                   for item in self.daemon.request('GET', f'/v1/sandboxes/{box.id}/diff')['items']}
+        self.assertEqual(changes, {('added', '/srv/f'), ('added', '/tmp/t'), ('deleted', '/etc/group')})
+        fork = self.daemon.request('POST', f'/v1/sandboxes/{box.id}/fork', {})['items'][0]
+        self.addCleanup(self.daemon.delete, fork['id'])
+        self.assertEqual(fork['extensions']['isolation'], 'gvisor')
+        child = Box.of(self.daemon, fork['id'])
+        self.assertEqual(child.out('cat /srv/f /tmp/t; ls /etc/group 2>&1 | wc -l'), 'kept\nt\n1')
+        self.assertIn('gvisor', kernel(child))
+        snapshot = self.daemon.request('POST', f'/v1/sandboxes/{box.id}/snapshots', {})['id']
+        until(lambda: self.daemon.request('GET', f'/v1/snapshots/{snapshot}')['status']['state'] == 'Ready',
+              30 * SLOWNESS, 'the snapshot is there')
+        again = self.daemon.request('POST', '/v1/sandboxes', {'snapshotId': snapshot, 'timeout': 600,
+                                                              'resourceLimits': {}})['id']
+        self.addCleanup(self.daemon.delete, again)
+        self.assertEqual(Box.of(self.daemon, again).out('cat /srv/f'), 'kept')
+
+    def test_volumes(self):
+        volumes = [{'name': 'data', 'mountPath': '/data', 'pvc': {'claimName': 'gvisor-data'}}]
+        box = self.other(volumes=volumes)
+        box.out('echo shared >/data/f')
+        self.assertEqual(self.other(volumes=volumes).out('cat /data/f'), 'shared')
+
+    def test_what_it_cannot_do(self):
+        answer = self.box.call('POST', '/v1/isolated/session', {'profile': 'strict'})
+        self.assertEqual(answer.status, 501, answer.body)
+        self.assertIn(b'gvisor', answer.body)
+
+
+class Lives(unittest.TestCase):
+    """Each with a daemon of its own, because a part of it is killed."""
+
+    def setUp(self):
+        self.daemon = self.enterContext(atoll.Daemon(**SETTINGS))
+        self.image = shell_image(self.daemon, bash=False)
+        self.box = Box(self.daemon, self.image)
+        self.assertIn('gvisor', kernel(self.box))
+
+    def process(self, name):
+        """The pid of the sandbox's process of that name. A slot in stock has a guard alone."""
+        out = subprocess.run(['ps', '-eo', 'pid,ppid,args'], check=True, capture_output=True,
+                             text=True).stdout
+        lines = [line.split()[:3] for line in out.splitlines()]
+        sentry = [(pid, parent) for pid, parent, word in lines if word == 'runsc-sandbox'][-1]
+        if name == 'atoll-guard':
+            return int(sentry[1])
+        return next(int(pid) for pid, parent, word in lines if word == name and parent == sentry[1])
+
+    def failed(self):
+        return until(lambda: self.daemon.request('GET', f'/v1/sandboxes/{self.box.id}')['status']['state']
+                     == 'Failed', 30 * SLOWNESS, 'its end is noticed')
+
+    def test_it_outlives_daemon_and_spawner(self):
+        self.box.out('echo on >/f')
+        self.daemon.kill()
+        self.daemon.start()
+        self.assertEqual(Box.of(self.daemon, self.box.id).out('cat /f'), 'on')
+        self.daemon.kill_spawner()
+        until(lambda: self.daemon.request('GET', '/health')['status'] == 'healthy', 30 * SLOWNESS,
+              'there is a spawner')
+        self.assertEqual(Box.of(self.daemon, self.box.id).out('cat /f'), 'on')
+        self.daemon.upgrade_spawner()
+        self.assertEqual(Box.of(self.daemon, self.box.id).out('cat /f'), 'on')
+        self.daemon.delete(self.box.id)
+
+    def test_the_death_of_each_part_is_its_end(self):
+        for name in ('atoll-guard', 'runsc-sandbox'):
+            with self.subTest(name):
+                os.kill(self.process(name), signal.SIGKILL)
+                self.failed()
+                self.daemon.delete(self.box.id)
+                self.box = Box(self.daemon, self.image)
+                self.assertIn('gvisor', kernel(self.box))
+        self.assertEqual(self.box.out('echo another'), 'another')
+
+    def test_its_guard_sees_no_store_and_has_no_rights(self):
+        guard = self.process('atoll-guard')
+        self.assertEqual(os.listdir(f'/proc/{guard}/root/store'), [])
+        status = pathlib.Path(f'/proc/{guard}/status').read_text(encoding='ascii')
+        rights = {line.split()[0]: int(line.split()[1], 16) for line in status.splitlines()
+                  if line.startswith('Cap')}
+        self.assertEqual(set(rights.values()), {0}, rights)
+        # Not the host's root, and nor is anything else of the sandbox.
+        for name in ('atoll-guard', 'runsc-gofer', 'runsc-sandbox'):
+            uids = pathlib.Path(f'/proc/{self.process(name)}/status').read_text(encoding='ascii')
+            line = next(line for line in uids.splitlines() if line.startswith('Uid:'))
+            self.assertTrue(all(int(uid) >= 1 << 20 for uid in line.split()[1:]), (name, line))
+
+
+class Network(EgressTest):
+    settings = SETTINGS
+
+    def test_names_and_addresses(self):
+        with self.own_box(policy('good.example')) as box:
+            self.assertIn('gvisor', kernel(box))
+            for net in FAMILIES:
+                with self.subTest(net):
+                    self.assertEqual(box.lookup('good.example', net), [net.at(10)])
+                    self.assert_served(box.http(net.at(10), 'good.example'), 'good.example')
+                    self.assertNotEqual(box.tcp(net.at(12), 80, send=b'x').word, 'ok')
+            self.assertEqual(box.dig('evil.example').addresses(), [])
+            box.policy('PUT', policy('evil.example'))
+            self.assertEqual(box.lookup('evil.example', V4), [V4.at(12)])
+
+    def test_no_other_address_can_be_taken(self):
+        with self.own_box(policy(default='allow')) as box:
+            _, _, last = box.run('ip address add 10.200.0.77/32 dev eth0')
+            self.assertEqual(last['type'], 'error')
+
+
+class Refused(unittest.TestCase):
+
+    def refused(self, runsc):
+        daemon = atoll.Daemon(**{**SETTINGS, 'secure_runtime__runsc': str(runsc)})
+        self.addCleanup(daemon.__exit__)
+        self.addCleanup(daemon.config.write_text, daemon.config.read_text().replace(str(runsc), str(RUNSC)))
+        with self.assertRaises(AssertionError) as failed:
+            daemon.start()
+        return str(failed.exception)
+
+    def test_a_program_that_is_missing_or_not_root_s_or_not_static(self):
+        work = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(dir='/var/tmp')))
+        self.assertIn(f'open {work}/none: No such file', self.refused(work / 'none'))
+        writable = work / 'writable'
+        writable.write_bytes(RUNSC.read_bytes())
+        writable.chmod(0o777)
+        self.assertIn(f'{writable}', self.refused(writable))
+        self.assertIn('/usr/bin/env is no static program', self.refused('/usr/bin/env'))
+
+
+if __name__ == '__main__':
+    unittest.main()
