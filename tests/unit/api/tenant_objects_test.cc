@@ -25,6 +25,12 @@ std::string Decoded(std::string text) {
 
 class TenantObjectsTest : public ApiTest {
  protected:
+  TenantObjectsTest() {
+    keys_of_tenants = std::make_unique<tenants::Directory>(tenants::Directory::Parts{
+        loop, clock, tenants, std::move(*tenants::KeyStore::Open(":memory:", clock)), nullptr,
+        "secret"});
+    Serve({.endpoint = {.address = "127.0.0.1:8080"}});
+  }
   // Sends a request that has been authorised as that caller's.
   std::shared_ptr<FakeExchange> As(const tenants::Caller& caller, const std::string& method,
                                    const std::string& target, const std::string& body = "",
