@@ -621,8 +621,11 @@ void WarmPools::Built(uint64_t order, uint32_t slot, Result<BuiltSandbox> built)
     Dispose(std::move(member));
   }
   const bool went_well = built && !done.lost;
+  // The next one has another slot. Other failures may be of the image, or of the host; the next
+  // Look tries again.
+  const bool slot_was_lost = !built && built.error().code() == Code::kFailedPrecondition;
   EndTurn();
-  if (went_well) Pump();
+  if (went_well || slot_was_lost) Pump();
 }
 
 // The build left nothing but its counts; the next Look tries again.
