@@ -564,9 +564,13 @@ class QuotaHistory : public QuotaTest {
       sum.disk_bytes += sandbox.spec.limits.disk_bytes;
       sum.gpus += sandbox.devices.size();
     }
-    for (const VolumeRecord& record : *volume_store->Load()) sum.volumes += record.tenant == tenant;
-    for (const Snapshot& record : *snapshot_store->Load()) sum.snapshots += record.tenant == tenant;
-    for (const PoolRecord& record : *pool_store->Load()) sum.pools += record.tenant == tenant;
+    // Named, because a range-for keeps no temporary alive but the range itself.
+    const auto volumes_of = volume_store->Load();
+    const auto snapshots_of = snapshot_store->Load();
+    const auto pools_of = pool_store->Load();
+    for (const VolumeRecord& record : *volumes_of) sum.volumes += record.tenant == tenant;
+    for (const Snapshot& record : *snapshots_of) sum.snapshots += record.tenant == tenant;
+    for (const PoolRecord& record : *pools_of) sum.pools += record.tenant == tenant;
     return sum;
   }
   void Check(const std::string& after) {
