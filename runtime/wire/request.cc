@@ -74,6 +74,10 @@ TierOverhead OverheadOf(std::string_view tier) {
   return {};
 }
 
+bool CanStandStill(std::string_view tier) {
+  return tier != kGvisorTier;
+}
+
 Status CheckForm(const Message& message) {
   return std::visit(Form(), message);
 }

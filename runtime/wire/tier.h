@@ -25,6 +25,12 @@ struct TierOverhead {
 };
 TierOverhead OverheadOf(std::string_view tier);
 
+// False: processes of the tier do not survive the freezer of their cgroup, so a sandbox can neither
+// be paused nor copied. The freezer breaks gVisor's systrap: after a second freeze without a
+// command in between, the sentry kills the programs that get a stub process from before (seen in
+// each of six tries on Linux 6.18).
+bool CanStandStill(std::string_view tier);
+
 // Accepts 1 to 32 characters of [a-z0-9-].
 bool ValidTierName(std::string_view name);
 

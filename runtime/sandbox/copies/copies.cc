@@ -9,13 +9,13 @@
 #include "runtime/launch/spawner_client.h"
 
 namespace atl::sandbox {
-namespace {}  // namespace
 
 Result<Snapshot> Copies::TakeSnapshot(const tenants::Caller& caller, const std::string& id,
                                       const std::string& name) {
   if (parts_.attempts.stopping()) return Fail(ShuttingDown());
   ATOLL_ASSIGN(const Sandbox* found, parts_.registry.Get(caller, id));
   const Sandbox& sandbox = *found;
+  ATOLL_TRY(CheckStands(sandbox.spec));
   if (!IsLive(sandbox.state)) {
     return Fail(Code::kFailedPrecondition,
                 "sandbox " + id + " is " + std::string(StateName(sandbox.state)) +

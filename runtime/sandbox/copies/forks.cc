@@ -83,6 +83,9 @@ tl::expected<std::vector<Sandbox>, CreateError> Forks::ChildrenOf(const tenants:
                                                                   size_t count) {
   const auto parent = parts_.registry.Get(caller, id);
   if (!parent) return tl::unexpected(CreateError(parent.error()));
+  if (const Status stands = CheckStands((*parent)->spec); !stands) {
+    return tl::unexpected(CreateError(stands.error()));
+  }
   return parts_.check.Children(caller, **parent, count);
 }
 

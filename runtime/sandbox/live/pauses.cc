@@ -169,6 +169,9 @@ void Pauses::SwitchVisible(const tenants::Caller& caller, const std::string& id,
 
 void Pauses::Switch(Sandbox& sandbox, Event event, const char* reason, const char* message,
                     const Settled& done) {
+  if (event == Event::kPause) {
+    if (Status stands = CheckStands(sandbox.spec); !stands) return done(std::move(stands));
+  }
   // Adds the waiter before the event, whose answer may come at once.
   parts_.waiters.Add(sandbox, done);
   if (auto applied = parts_.machine.Apply(sandbox, event, {reason, message}); !applied) {

@@ -12,6 +12,7 @@
 #include "images/registry/credentials.h"
 #include "netpolicy/intercept/authority.h"
 #include "netpolicy/network.h"
+#include "runtime/base/result.h"
 #include "runtime/sandbox/record/states.h"
 #include "runtime/wire/layer.h"
 #include "runtime/wire/object_store.h"
@@ -106,6 +107,13 @@ struct Spec {
 // Returns the name of a checked sandbox's tier.
 inline std::string TierOf(const Spec& spec) {
   return spec.isolation.empty() ? std::string(wire::kNamespaceTier) : spec.isolation;
+}
+// kUnimplemented, with the tier's name: a sandbox of this tier can neither be paused nor copied.
+inline Status CheckStands(const Spec& spec) {
+  const std::string tier = TierOf(spec);
+  if (wire::CanStandStill(tier)) return {};
+  return Fail(Code::kUnimplemented, "sandboxes with isolation " + tier +
+                                        " cannot stand still: no pause, no fork, no snapshot");
 }
 
 // A client's request for a sandbox. runtime/api has checked its form, but not its content.

@@ -164,12 +164,20 @@ bool GvisorTier::Can(Verb verb) const {
   switch (verb) {
     case Verb::kPrepare:
       return static_cast<bool>(host_.runsc);
+    case Verb::kBuild:
+    case Verb::kDiff:
+      return true;
+    case Verb::kFreeze:
+    case Verb::kReclaim:
+    case Verb::kCopy:
+      return wire::CanStandStill(wire::kGvisorTier);
+    // Limits: a sandbox sees those with which gVisor has started.
     case Verb::kLimit:
+    // Sessions: the spawner cannot enter the sandbox.
     case Verb::kSession:
       return false;
-    default:
-      return true;
   }
+  return false;
 }
 
 Result<pid_t> GvisorTier::Prepare(const SlotChildInput& input, SlotChildReport* report) const {
@@ -189,8 +197,8 @@ Status GvisorTier::Limit(uint32_t, int, pid_t, const cgroup::Limits&, const cgro
   return Fail(Code::kUnimplemented, "gvisor: the limits of a sandbox are fixed");
 }
 
-Status GvisorTier::Freeze(uint32_t slot, bool frozen) {
-  return host_.cgroups.Freeze(SlotGroup(slot), frozen);
+Status GvisorTier::Freeze(uint32_t, bool) {
+  return Fail(Code::kUnimplemented, "gvisor: a sandbox cannot be paused");
 }
 
 Status GvisorTier::MakeSession(uint32_t, int, pid_t, const wire::MakeSession&) const {

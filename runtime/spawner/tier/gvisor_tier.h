@@ -24,11 +24,10 @@ class GvisorTier : public Tier {
   Result<pid_t> Prepare(const SlotChildInput& input, SlotChildReport* report) const override;
   RootReport Build(const wire::Plan& plan, const std::vector<int>& buckets, const Slot& slot,
                    int first) const override;
-  // Not called: what a sandbox has seen of its limits is fixed when gVisor starts.
+  // Not called, as Freeze and MakeSession: see Can.
   Status Limit(uint32_t slot, int first, pid_t pid, const cgroup::Limits& now,
                const cgroup::Limits& next) const override;
   Status Freeze(uint32_t slot, bool frozen) override;
-  // Not called: the spawner cannot enter the sandbox.
   Status MakeSession(uint32_t slot, int first, pid_t pid,
                      const wire::MakeSession& message) const override;
 

@@ -70,9 +70,10 @@ TEST(Isolation, AHostWithoutTheTypeIsRefusedByName) {
 class IsolationTest : public LifecycleTest {
  protected:
   // Starts a daemon on a host that has two tiers.
-  void BootWith(const std::string& type, const std::string& minimum = "namespace") {
+  void BootWith(const std::string& type, const std::string& minimum = "namespace",
+                std::vector<std::string> tiers = {"namespace", "gvisor"}) {
     config.check.isolation = {.type = type, .allowed = {}, .minimum = minimum};
-    config.check.tiers = {"namespace", "gvisor"};
+    config.check.tiers = std::move(tiers);
     pool_config.tier = type;
     Boot({});
   }
@@ -124,16 +125,32 @@ TEST_F(IsolationTest, ARefusedOneLeavesNothing) {
 }
 
 TEST_F(IsolationTest, AForkKeepsIt) {
-  BootWith("namespace");
-  const std::string id = CreateIn("gvisor");
+  BootWith("namespace", "namespace", {"namespace", "microvm"});
+  const std::string id = CreateIn("microvm");
   sandboxes->forks.Fork(kCaller, id, {.count = 1, .request_id = "r"}, [](const auto&) {});
   loop.Run();
   spawner.AnswerCopy();
   spawner.AnswerPublish();
   loop.Run();
   ASSERT_EQ(spawner.builds.size(), 1U);
-  EXPECT_EQ(spawner.builds[0].plan->tier, "gvisor");
-  EXPECT_EQ(spawner.tiers.at(spawner.builds[0].slot), "gvisor");
+  EXPECT_EQ(spawner.builds[0].plan->tier, "microvm");
+  EXPECT_EQ(spawner.tiers.at(spawner.builds[0].slot), "microvm");
+}
+
+TEST_F(IsolationTest, WhatCannotStandStillIsNeitherPausedNorCopied) {
+  BootWith("namespace");
+  const std::string id = CreateIn("gvisor");
+  Code paused = Code::kInternal;
+  sandboxes->pauses.Pause(kCaller, id,
+                          [&](const Status& status) { paused = status.error().code(); });
+  EXPECT_EQ(paused, Code::kUnimplemented);
+  EXPECT_EQ(sandboxes->copies.TakeSnapshot(kCaller, id, "").error().code(), Code::kUnimplemented);
+  bool forked = true;
+  sandboxes->forks.Fork(kCaller, id, {.count = 1, .request_id = "r"},
+                        [&](const auto& made) { forked = made.has_value(); });
+  EXPECT_FALSE(forked);
+  loop.Run();
+  EXPECT_EQ(sandboxes->registry.Look(id)->state, State::kRunning);
 }
 
 TEST_F(IsolationTest, AForkOrRollbackOfWhatIsNoLongerAllowedIsRefused) {
