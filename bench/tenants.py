@@ -1,5 +1,5 @@
-"""The group "tenants": what tenants and the audit log cost a create and its first command. Two daemons, one with both
-and one with neither, take turns, so that whatever else happens on the host happens to both."""
+"""The group "tenants": what tenants, the audit log and metering cost a create and its first command. Two daemons, one
+with all three and one with none, take turns, so that whatever else happens on the host happens to both."""
 import time
 
 import driver
@@ -12,7 +12,7 @@ TENANTS = f'[[tenants]]\nname = "team"\napi_keys = ["{KEY}"]\n'
 BODY = {'image': {'uri': 'busybox:latest'}, 'entrypoint': ['sleep', '100000'], 'timeout': 600,
         'resourceLimits': {'memory': '24Mi', 'pids': '16'}}
 ROWS = [driver.row('without', 'create → the end of a first command, one key, no audit log', 'ms'),
-        driver.row('with', 'the same, by a developer of a tenant, with the audit log', 'ms',
+        driver.row('with', 'the same, by a developer of a tenant, with the audit log and metering', 'ms',
                    {'at_most': 1.03, 'over': 'tenants/without'})]
 
 
@@ -44,7 +44,8 @@ class Client:
 
 
 def measure(take):
-    with atoll.Daemon(audit_enabled='off') as plain, tenants_test.TenantsDaemon(TENANTS, audit_enabled='on') as teams:
+    with atoll.Daemon(audit_enabled='off') as plain, \
+            tenants_test.TenantsDaemon(TENANTS, audit_enabled='on', usage_keep_days=90) as teams:
         clients = {'without': Client(plain, plain.key), 'with': Client(teams, KEY)}
         for client in clients.values():
             for _ in range(10):
