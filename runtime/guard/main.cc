@@ -18,6 +18,7 @@
 #include <memory>
 #include <string>
 
+#include "runtime/base/acceptor.h"
 #include "runtime/base/event_loop.h"
 #include "runtime/base/log.h"
 #include "runtime/base/standard_streams.h"
@@ -66,16 +67,18 @@ class Guard {
   explicit Guard(EventLoop& loop) : loop_(loop) {}
 
   Status Serve() {
-    ATOLL_ASSIGN(watch_,
-                 loop_.Watch(wire::kExecdListenFd, EPOLLIN, [this](uint32_t) { Accept(); }));
+    if (::fcntl(wire::kExecdListenFd, F_SETFL, O_RDWR | O_NONBLOCK) != 0) {
+      return FailSys("fd 5, the listening socket");
+    }
+    ATOLL_ASSIGN(acceptor_, Acceptor::Start(loop_, wire::kExecdListenFd, {.name = "execd"},
+                                            [this](Acceptor::Connection& connection) {
+                                              PassOn(std::move(connection.socket));
+                                            }));
     return {};
   }
 
  private:
-  void Accept() {
-    UniqueFd client(
-        ::accept4(wire::kExecdListenFd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!client) return;
+  void PassOn(UniqueFd client) {
     UniqueFd execd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     const auto address = UnixAddress(kHidden);
     // Closing the client's connection tells the daemon that execd cannot be reached.
@@ -92,8 +95,8 @@ class Guard {
   }
 
   EventLoop& loop_;
-  EventLoop::Id watch_ = 0;
   std::list<std::unique_ptr<Relay>> relays_;
+  std::unique_ptr<Acceptor> acceptor_;  // set by Serve
 };
 
 // Ends as the sandbox does.

@@ -8,6 +8,8 @@
 
 #include <cerrno>
 #include <charconv>
+#include <string>
+#include <vector>
 
 #include "runtime/base/sys.h"
 #include "runtime/base/unique_fd.h"
@@ -50,8 +52,7 @@ std::string LastLine() {
   ::_exit(127);
 }
 
-}  // namespace
-
+// The flags of runsc, and the verb with its own.
 std::vector<std::string> RunscArguments() {
   const std::string control = std::to_string(wire::kExecdControlFd);
   return {"--root=/guard/state", "--log=/guard/log",
@@ -64,6 +65,8 @@ std::vector<std::string> RunscArguments() {
           "--pass-fd=" + control + ":" + control, std::string("--bundle=") + wire::kGuardBundle,
           "sandbox"};
 }
+
+}  // namespace
 
 Result<pid_t> StartSandbox() {
   const std::vector<std::string> arguments = RunscArguments();

@@ -5,20 +5,13 @@
 
 #include <sys/types.h>
 
-#include <string>
-#include <vector>
-
 #include "runtime/base/result.h"
 
 namespace atl::guard {
 
-// Arguments of `runsc`, without its name: its flags, and the verb that starts the sandbox whose
-// configuration is in kGuardBundle (wire/guard.h).
-std::vector<std::string> RunscArguments();
-
-// Runs runsc until the sandbox has started, and returns the sandbox's first process on the host, a
-// child of this process 1. Its exit code is execd's. kUnavailable: runsc failed; the error ends
-// with what it said last.
+// Runs runsc until the sandbox whose configuration is in kGuardBundle (wire/guard.h) has started,
+// and returns the sandbox's first process on the host, a child of this process 1. Its exit code is
+// execd's. kUnavailable: runsc failed; the error ends with what it said last.
 Result<pid_t> StartSandbox();
 
 }  // namespace atl::guard
