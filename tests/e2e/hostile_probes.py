@@ -132,7 +132,7 @@ class Hostile(Worker):
             headers = {**headers, 'X-EXECD-ACCESS-TOKEN': self.random.choice(self.tokens)[1]}
         if self.random.random() < 0.2:
             headers = {**headers, **UPGRADE}
-        # Who may not enter has no line: nothing has happened in any sandbox.
+        # A refused entry has no line, because nothing has happened in any sandbox.
         self.equal('sandbox', method, target, INSIDE.get(method), headers, key, audited=False)
 
     def by_token(self):

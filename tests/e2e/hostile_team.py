@@ -17,7 +17,7 @@ UNDONE = (429, 503)
 LIVE = ('Running', 'Paused')
 # Its answers have what the team, or a sandbox of it, has named before: lines of the log, names that were denied.
 REMEMBERS = re.compile('/v1/(audit|sandboxes/[^/]*/(network|diagnostics))')
-# What is told by a list of its own, to its path and the member that names one.
+# Each kind of object that has a list: the path of the list, and the member that names an object.
 KINDS = {'snapshots': ('snapshots?pageSize=200', 'id'), 'volumes': ('volumes', 'name'), 'pools': ('pools', 'name'),
          'templates': ('templates', 'templateId'), 'images': ('images', 'name')}
 

@@ -305,7 +305,7 @@ class Oidc(unittest.TestCase):
         [created] = [line for line in self.daemon.audit('sandbox.create') if line['target'].get('id') == box]
         self.assertEqual(created['actor'], {'kind': 'oidc', 'id': key_id, 'sub': 'carol', 'role': 'developer'})
         self.assertEqual(created['tenant'], 'blue')
-        # Where people put tokens by mistake.
+        # People put tokens into paths and queries by mistake.
         expired = self.forge.sign(self.claims(exp=int(time.time()) - 3600))
         for shown in (token, expired):
             self.ask(shown, path=f'/v1/sandboxes/{shown}', source='127.0.7.1')

@@ -16,7 +16,7 @@ UPGRADE = {'Connection': 'Upgrade', 'Upgrade': 'websocket', 'Sec-WebSocket-Versi
            'Sec-WebSocket-Key': 'dGhlIHNhbXBsZSBub25jZQ=='}
 PREFLIGHT = {'Origin': 'https://x.example', 'Access-Control-Request-Method': 'POST'}
 PORTS = {44772: 'Port 44772', 18080: 'Port 18080', 8000: 'Every other port'}
-# What another team has → what nobody has, of the same form.
+# For each kind, a name that nobody has, in the form of one that another team has.
 NOBODYS = {'sandbox': '00000000-0000-4000-8000-000000000000', 'snapshot': '00000000-0000-4000-8000-000000000000',
            'template': 'tpl-00000000-0000-4000-8000-000000000000', 'key': 'k_aaaaaaaa', 'volume': 'nonesuch-volume',
            'pool': 'nonesuch-pool', 'image': 'nonesuch-image', 'tenant': 'nonesuch'}
@@ -98,7 +98,7 @@ class Routes(unittest.TestCase):
         theirs, nobodys = self.theirs[kind], NOBODYS[kind]
         told = [json.dumps(self.answer(method, target.replace('@', name),
                                        {field: value.replace('@', name) for field, value in headers.items()}, body))
-                # As it is, or in capitals where the spelling has it so.
+                # The spelling may have the name in capitals.
                 .replace(name, '*').replace(name.upper(), '*') for name in (theirs, nobodys)]
         lengths = [re.sub(r'\["Content-Length", "\d+"\]', '', one) for one in told]
         self.assertEqual(*(told if len(theirs) == len(nobodys) else lengths))
