@@ -40,7 +40,11 @@ constexpr size_t kLingerBytes = 256 << 20;
 }  // namespace
 
 Connection::Connection(std::shared_ptr<ServerCore> core, std::shared_ptr<Stream> stream)
-    : core_(std::move(core)), stream_(std::move(stream)), read_size_(kHeadReadSize) {
+    : core_(std::move(core)),
+      stream_(std::move(stream)),
+      apart_{this},
+      place_(apart_.begin()),
+      read_size_(kHeadReadSize) {
   core_->connections.insert(this);
 }
 
@@ -52,6 +56,7 @@ void Connection::Start(std::string peer, bool local) {
   peer_ = std::move(peer);
   if (!core_->tls) return NextRequest();
   state_ = State::kHandshake;
+  Wait();
   SetDeadline(core_->config.handshake_timeout_seconds * kSecond);
   stream_->StartTls(core_->tls, local, [self = shared_from_this()](int error) {
     if (error == ENOPROTOOPT && !self->closed_) {
@@ -70,6 +75,15 @@ void Connection::Refuse() {
 
 // ---- requests
 
+void Connection::Wait() {
+  core_->waiting.splice(core_->waiting.end(), waits_ ? core_->waiting : apart_, place_);
+  waits_ = true;
+}
+
+void Connection::Work() {
+  if (std::exchange(waits_, false)) apart_.splice(apart_.end(), core_->waiting, place_);
+}
+
 void Connection::NextRequest() {
   ReleasePiece();
   if (closed_) return;
@@ -79,6 +93,7 @@ void Connection::NextRequest() {
   read_size_ = kHeadReadSize;
   if (!reading_) input_.Shrink(kIdleBufferSize);
   state_ = State::kIdle;
+  Wait();
   SetDeadline(core_->config.keep_alive_seconds * kSecond);
   TryParseHead();
 }
@@ -96,6 +111,7 @@ void Connection::TryParseHead() {
   }
   if (state_ == State::kIdle && !bytes.empty()) {
     state_ = State::kReadingHead;
+    Wait();
     SetDeadline(core_->config.header_timeout_seconds * kSecond);
   }
   ReadMore([self = shared_from_this()](int error) {
@@ -115,6 +131,7 @@ void Connection::Dispatch() {
   body_ = BodyDecoder(head_.body);
   continue_pending_ = head_.expect_continue;
   state_ = State::kHandling;
+  Work();
   asked_ = true;
   authority_.clear();
   ClearDeadline();
@@ -134,6 +151,7 @@ void Connection::RespondToBadHead(const HeadError& error) {
   is_head_ = false;
   body_ = BodyDecoder();
   state_ = State::kHandling;
+  Work();
   std::string_view code = "GENERAL::BAD_REQUEST";
   if (error.status == 431) code = "GENERAL::HEADER_TOO_LARGE";
   if (error.status == 408) code = "GENERAL::REQUEST_TIMEOUT";
@@ -302,6 +320,7 @@ void Connection::DrainBody() {
 void Connection::LingeringClose() {
   ReleasePiece();
   state_ = State::kLingering;
+  Wait();
   stream_->ShutdownSend();
   linger_until_us_ = MonotonicMicros() + kLingerTime;
   Linger(kLingerBytes);
@@ -325,10 +344,14 @@ void Connection::FinishSoon() {
   if (!idle || !input_.empty()) return;
   // If the socket were closed with an unread request, or before the first request arrives, the
   // kernel would reset it, and a client that did nothing wrong would see an error.
+  if (asked_ && !HasUnread()) return Close();
+  SetDeadline(kLastRequestTime);
+}
+
+bool Connection::HasUnread() const {
   int unread = 0;
   (void)ioctl(stream_->fd(), FIONREAD, &unread);
-  if (asked_ && unread == 0) return Close();
-  SetDeadline(kLastRequestTime);
+  return unread != 0;
 }
 
 void Connection::Revoke() {
@@ -359,6 +382,7 @@ void Connection::SetOnAbort(std::function<void()> on_abort) {
 
 void Connection::Close(bool properly) {
   if (std::exchange(closed_, true)) return;
+  Work();
   ClearDeadline();
   core_->loop.Cancel(timer_);
   stream_->Close(properly);

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,6 +34,8 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   void Refuse();
   // Closes now if idle, otherwise after the current request.
   void FinishSoon();
+  // Returns false if a request has arrived that the loop has not read yet.
+  bool AtRest() const { return state_ != State::kIdle || !HasUnread(); }
   // Closes the connection after its first answer.
   void CloseAfterAnswer() { single_ = true; }
   // See Server::EndExchanges.
@@ -106,6 +109,10 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   bool is_head() const { return is_head_; }
 
  private:
+  // Puts the connection behind all others that wait for their clients; ends that.
+  void Wait();
+  void Work();
+  bool HasUnread() const;
   void NextRequest();
   void TryParseHead();
   void Dispatch();
@@ -138,6 +145,11 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   int64_t armed_until_us_ = kNever;
   int64_t linger_until_us_ = 0;
   std::string peer_;
+  // `place_` is the node of this connection. It is in ServerCore::waiting or in `apart_`, so moving
+  // it allocates nothing.
+  std::list<Connection*> apart_;
+  std::list<Connection*>::iterator place_;
+  bool waits_ = false;
   State state_ = State::kIdle;
   bool closed_ = false;
   bool asked_ = false;  // a request was read

@@ -196,8 +196,9 @@ class ServerImpl final : public Server {
 
   static void Welcome(State& state, UniqueFd fd, const Address& peer) {
     const std::shared_ptr<ServerCore>& core = state.core;
-    const size_t open = core->connections.size();
     const size_t limit = core->config.max_connections;
+    while (core->connections.size() >= limit && MakeRoom(*core)) continue;
+    const size_t open = core->connections.size();
     if (open >= limit + kMaxRefusing) return;
     TuneSocket(fd.get());
     const bool brief = IsSpare(fd.get());
@@ -210,6 +211,19 @@ class ServerImpl final : public Server {
     if (open >= limit) return connection->Refuse();
     if (brief) Hurry(state, connection);
     connection->Start(PeerName(peer), IsLocal(peer));
+  }
+
+  // Closes the connection that has waited longest for its client: for a request, or for the rest of
+  // a head. Returns false if all have a request in work. So a client with many connections at rest
+  // keeps nobody out.
+  static bool MakeRoom(ServerCore& core) {
+    for (Connection* const longest : core.waiting) {
+      if (!longest->AtRest()) continue;
+      const auto held = longest->shared_from_this();
+      held->Abort(false);
+      return true;
+    }
+    return false;
   }
 
   // The connection uses one of the last descriptors: it is served briefly, so that the next client

@@ -121,6 +121,8 @@ struct ServerConfig {
   // process that binds before it drops its privileges and before it has threads.
   int listen_fd = -1;
   size_t max_header_bytes = 64 << 10;
+  // Beyond it, the connection that has waited longest for its client gives way to a new one. If all
+  // have a request in work, the new one gets 503.
   size_t max_connections = 4096;
   int keep_alive_seconds = 75;
   int header_timeout_seconds = 30;  // time from the first byte of a request to the end of its head

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <list>
 #include <unordered_set>
 
 #include "runtime/http/pooled_loop.h"
@@ -26,7 +27,9 @@ struct ServerCore {
   std::shared_ptr<const TlsContext> tls;  // null: no TLS
   UpstreamPool upstreams;
   std::unordered_set<Connection*> connections;  // each removes itself when it closes
-  size_t untaken = 0;                           // bytes of all answers that are being written
+  // Those that have no request in work; the one that has waited longest for its client is first.
+  std::list<Connection*> waiting;
+  size_t untaken = 0;  // bytes of all answers that are being written
   bool stopping = false;
   std::function<void()> on_idle;  // called when the last connection has closed
 };

@@ -1,6 +1,8 @@
 """Attacks at the daemon's edge: web pages against the API, answers of sandboxes against browsers,
 guesses of signatures. A real browser is in browser_test.py."""
+import contextlib
 import json
+import resource
 import time
 import unittest
 import urllib.parse
@@ -171,6 +173,27 @@ class Answers(unittest.TestCase):
             self.assertNotIn(str(self.daemon.top), text)
         log = self.daemon.log.read_text(encoding='utf-8')[before:]
         self.assertRegex(log, f'request=told-1 .*{other.id}.sock')
+
+
+class Connections(unittest.TestCase):
+    MOST = 4096
+
+    def setUp(self):
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        self.daemon = self.enterContext(atoll.Daemon())
+
+    def test_a_flood_of_idle_ones_keeps_nobody_out(self):
+        whole = b'GET /version HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n'
+        for sent in (b'', whole[:-2], whole):
+            with self.subTest(sent=sent), contextlib.ExitStack() as flood:
+                for _ in range(self.MOST):
+                    connection = flood.enter_context(contextlib.closing(self.daemon.connection()))
+                    connection.connect()
+                    connection.sock.sendall(sent)
+                for _ in range(100):
+                    self.assertEqual(ask(self.daemon, '/version').status, 200)
 
 
 class Guesses(unittest.TestCase):

@@ -299,19 +299,50 @@ TEST(Server, BoundsWhatClientsDoNotTake) {
   EXPECT_EQ(BodyOf(other.ReadResponse()).size(), kLarge);
 }
 
-TEST(Server, RefusesConnectionsOverTheLimit) {
+TEST(Server, RefusesConnectionsOverTheLimitWhileAllHaveARequestInWork) {
   ServerConfig config;
   config.max_connections = 1;
-  RunningServer server(Echo, config);
+  std::shared_ptr<Exchange> held;
+  RunningServer server([&](const std::shared_ptr<Exchange>& exchange) { held = exchange; }, config);
   Peer first = server.Connect();
   first.Send(Get("/1"));
-  EXPECT_EQ(BodyOf(first.ReadResponse()), "GET /1 ");
+  for (bool arrived = false; !arrived;) server.OnLoop([&] { arrived = held != nullptr; });
   Peer second = Peer::ConnectTcp(server.port(), false);
   (void)second.TrySend(Get("/2"));
   // A connection over the limit gets no handshake.
   EXPECT_EQ(second.ReadToEnd().substr(0, 12), kOverTls ? "" : "HTTP/1.1 503");
-  first.Send(Get("/3"));
-  EXPECT_EQ(BodyOf(first.ReadResponse()), "GET /3 ");
+  server.OnLoop([&] { std::exchange(held, nullptr)->Respond({.body = "late"}); });
+  EXPECT_EQ(BodyOf(first.ReadResponse()), "late");
+}
+
+TEST(Server, TheConnectionThatWaitsLongestGivesWay) {
+  ServerConfig config;
+  config.max_connections = 3;
+  RunningServer server(Echo, config);
+  const auto ask = [](Peer& peer) {
+    peer.Send(Get("/"));
+    return BodyOf(peer.ReadResponse());
+  };
+  Peer one = server.Connect(), two = server.Connect(), three = server.Connect();
+  for (Peer* const peer : {&one, &two, &three, &one}) EXPECT_EQ(ask(*peer), "GET / ");
+  Peer four = server.Connect();
+  EXPECT_EQ(ask(four), "GET / ");
+  EXPECT_EQ(two.ReadToEnd(), "");
+  for (Peer* const peer : {&one, &three, &four}) EXPECT_EQ(ask(*peer), "GET / ");
+}
+
+TEST(Server, AHeadThatDoesNotEndGivesWay) {
+  ServerConfig config;
+  config.max_connections = 1;
+  RunningServer server(Echo, config);
+  Peer first = server.Connect();
+  first.Send("GET / HTTP/1.1\r\nHost: ");
+  // A turn of the loop that began after the bytes were there has read them.
+  for (int turn = 0; turn < 2; ++turn) server.OnLoop([] {});
+  Peer second = server.Connect();
+  second.Send(Get("/2"));
+  EXPECT_EQ(BodyOf(second.ReadResponse()), "GET /2 ");
+  EXPECT_EQ(first.ReadToEnd(), "");
 }
 
 // Returns the descriptors that a program started now would inherit.
