@@ -241,6 +241,41 @@ class Usage(unittest.TestCase):
             self.assertEqual({item['key'] for item in items}, {box})
             self.assertEqual(sum(item['creates'] for item in items), 1)
 
+    def test_a_sandbox_that_is_gone_says_what_it_cost(self):
+        with atoll.Daemon(prices_currency='EUR', prices_cpu_hour='3600', **METERED) as daemon:
+            image = daemon.import_busybox()
+            box, quiet = daemon.create(image), daemon.create(image)
+            # Two parts make one bill.
+            snapshot = daemon.request('POST', f'/v1/sandboxes/{box}/snapshots', {})['id']
+            atoll.until(lambda: daemon.request('GET', f'/v1/snapshots/{snapshot}')['status']['state'] == 'Ready',
+                        20 * SLOWNESS)
+            daemon.run(box, SPIN)
+            daemon.request('POST', f'/v1/sandboxes/{box}/rollback', {'snapshotId': snapshot})
+            daemon.run(box, SPIN)
+            for gone in (box, quiet):
+                daemon.delete(gone)
+                past = lambda gone=gone: daemon.request('GET', f'/v1/history/{gone}')['usage']
+                atoll.until(lambda past=past: past()['complete'], 20 * SLOWNESS, 'the last reading is there')
+            told = {gone: daemon.request('GET', f'/v1/history/{gone}')['usage'] for gone in (box, quiet)}
+            parts = [item for item in usage(daemon, by='sandbox')['items'] if item['key'] == box]
+            self.assertEqual(len(parts), 2)
+            for name in ('cpu_seconds', 'cost', 'commands', 'creates'):
+                self.assertAlmostEqual(told[box][name], sum(part[name] for part in parts), places=6, msg=name)
+            self.assertEqual(told[box]['currency'], 'EUR')
+            self.assertGreater(told[box]['cost'], told[quiet]['cost'])
+            listed = {item['id']: item['usage'] for item in daemon.request('GET', '/v1/history')['items']}
+            for gone in (box, quiet):
+                self.assertEqual({**listed[gone], 'complete': True}, told[gone])
+
+            def said(*words):
+                return subprocess.run([atoll.BUILD / 'atoll', *words], env=daemon.client_env(), check=True,
+                                      capture_output=True, text=True, timeout=30 * SLOWNESS).stdout
+            self.assertEqual(json.loads(said('inspect', box))[0]['usage'], told[box])
+            self.assertEqual(said('ps', '-a', '--gone', '--filter', f'id={box}', '--format', '{{.Cost}}').strip(),
+                             f'{told[box]["cost"]:.4f} EUR')
+            self.assertIn('COST', said('ps', '-a', '--gone'))
+            self.assertNotIn('COST', said('ps', '-a'))
+
     def test_keys_prices_and_refusals(self):
         with atoll.Daemon(prices_currency='EUR', prices_cpu_hour='3600', **METERED) as daemon:
             image = daemon.import_busybox()
@@ -289,7 +324,10 @@ class Usage(unittest.TestCase):
 
     def test_it_is_off_until_the_operator_wants_it(self):
         with atoll.Daemon() as daemon:
-            daemon.delete(daemon.create(daemon.import_busybox()))
+            box = daemon.create(daemon.import_busybox())
+            daemon.delete(box)
+            self.assertNotIn('usage', daemon.request('GET', f'/v1/history/{box}'))
+            self.assertNotIn('usage', daemon.request('GET', '/v1/history')['items'][0])
             answer = daemon.send('GET', '/v1/usage')
             answer.read()
             self.assertEqual(answer.status, 501)

@@ -2,6 +2,7 @@
 // upstream's routes answer 404 for a sandbox that is gone.
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -15,6 +16,8 @@
 #include "runtime/api/routes/diagnostics.h"
 #include "runtime/api/routes/log_follow.h"
 #include "runtime/api/routes/render.h"
+#include "runtime/api/routes/usage_json.h"
+#include "runtime/base/clock.h"
 #include "runtime/http/ascii.h"
 #include "runtime/http/query.h"
 
@@ -102,6 +105,22 @@ json GoneJson(const sandbox::GoneSandbox& gone) {
   return item;
 }
 
+// Makes the question of what these sandboxes have used. `since_ms`: when the first one was created.
+tenants::UsageQuery QuestionOf(std::vector<std::string> ids, int64_t since_ms) {
+  return {.since_ms = since_ms,
+          .until_ms = SystemClock().UnixMillis(),
+          .by = tenants::UsageQuery::By::kSandbox,
+          .label = {},
+          .owner = {},
+          .sandboxes = std::move(ids)};
+}
+
+json GoneUsageJson(const tenants::Amounts& used, const Prices& prices) {
+  json usage = UsageJson(used, prices);
+  if (!prices.currency.empty()) usage["currency"] = prices.currency;
+  return usage;
+}
+
 }  // namespace
 
 void Api::AddHistoryRoutes() {
@@ -118,13 +137,18 @@ void Api::ListHistory(const Call& call) {
   // A tenant's own parameter is ignored, as everywhere.
   if (!caller.sees_all) page->query.tenant = caller.tenant;
   json items = json::array();
+  int64_t oldest_ms = SystemClock().UnixMillis();
+  const auto take = [&](const sandbox::GoneSandbox& gone) {
+    items.push_back(GoneJson(gone));
+    oldest_ms = std::min(oldest_ms, gone.sandbox.created_at_ms);
+  };
   if (page->first) {
     // These have no place in the store yet, so all of them are on the first page.
     for (const sandbox::GoneSandbox& gone : parts_.sandboxes.departures.Leaving(caller)) {
       const bool within =
           gone.gone_ms >= page->query.since_ms && gone.gone_ms < page->query.until_ms;
       const bool asked = !page->query.tenant || gone.sandbox.tenant == *page->query.tenant;
-      if (within && asked && Fits(gone, *page)) items.push_back(GoneJson(gone));
+      if (within && asked && Fits(gone, *page)) take(gone);
     }
   }
   size_t looked = 0;
@@ -138,13 +162,29 @@ void Api::ListHistory(const Call& call) {
         }
         ++looked;
         cursor = std::to_string(gone.gone_ms) + "-" + std::to_string(gone.number);
-        if (Fits(gone, *page)) items.push_back(GoneJson(gone));
+        if (Fits(gone, *page)) take(gone);
         return true;
       });
   if (!visited) return call.Respond(MapError(visited.error(), Doing::kFind));
   json body = {{"items", std::move(items)}};
   if (!next.empty()) body["next"] = next;
-  call.Respond(JsonResponse(200, body));
+  if (!parts_.sandboxes.meter.on() || body["items"].empty()) {
+    return call.Respond(JsonResponse(200, body));
+  }
+  std::vector<std::string> ids;
+  for (const json& item : body["items"]) ids.push_back(item["id"]);
+  tenants::UsageQuery query = QuestionOf(std::move(ids), oldest_ms);
+  query.owner = page->query.tenant;
+  parts_.sandboxes.meter.Query(std::move(query), [this, call, body](const auto& answer) mutable {
+    if (!answer) return call.Respond(MapError(answer.error(), Doing::kUsage));
+    std::map<std::string, const tenants::Amounts*> used;
+    for (const tenants::UsageRow& row : answer->rows) used[row.key] = &row.amounts;
+    for (json& item : body["items"]) {
+      const auto found = used.find(item["id"]);
+      if (found != used.end()) item["usage"] = GoneUsageJson(*found->second, config_.prices);
+    }
+    call.Respond(JsonResponse(200, body));
+  });
 }
 
 void Api::GetHistory(const Call& call) {
@@ -167,7 +207,18 @@ void Api::GetHistory(const Call& call) {
     body["events"].push_back(EventLine(event));
   }
   body["denials"] = DenialsJson(sandbox.denials);
-  call.Respond(JsonResponse(200, body));
+  if (!parts_.sandboxes.meter.on()) return call.Respond(JsonResponse(200, body));
+  tenants::UsageQuery query = QuestionOf({id}, sandbox.created_at_ms);
+  query.owner = sandbox.tenant;
+  parts_.sandboxes.meter.Query(std::move(query), [this, call, body](const auto& answer) mutable {
+    if (!answer) return call.Respond(MapError(answer.error(), Doing::kUsage));
+    // The ledger does not know a sandbox that went before metering was turned on.
+    if (!answer->rows.empty()) {
+      body["usage"] = GoneUsageJson(answer->rows.front().amounts, config_.prices);
+      body["usage"]["complete"] = answer->complete;
+    }
+    call.Respond(JsonResponse(200, body));
+  });
 }
 
 void Api::GetHistoryLogs(const Call& call) {

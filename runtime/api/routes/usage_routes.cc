@@ -12,45 +12,15 @@
 #include "runtime/api/gate/json.h"
 #include "runtime/api/requests/usage_query.h"
 #include "runtime/api/routes/api.h"
+#include "runtime/api/routes/usage_json.h"
 
 namespace atl::api {
 namespace {
 
-using tenants::Amounts;
 using tenants::kHourMs;
 
-constexpr double kMicros = 1e6;
-constexpr double kKibMsOfGibSecond = 1024.0 * 1024.0 * 1000.0;
-constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
-
 double Seconds(int64_t micros) {
-  return static_cast<double>(micros) / kMicros;
-}
-double GibSeconds(int64_t kib_ms) {
-  return static_cast<double>(kib_ms) / kKibMsOfGibSecond;
-}
-
-double CostOf(const Amounts& used, const Prices& prices) {
-  constexpr double kHour = 3600;
-  return (Seconds(used.cpu_us) * prices.cpu_hour +
-          Seconds(used.cpu_reserved_us) * prices.cpu_reserved_hour +
-          GibSeconds(used.memory_kib_ms) * prices.memory_gib_hour +
-          GibSeconds(used.memory_reserved_kib_ms) * prices.memory_reserved_gib_hour +
-          GibSeconds(used.disk_kib_ms) * prices.disk_gib_hour) /
-             kHour +
-         static_cast<double>(used.bytes_in + used.bytes_out) / kGib * prices.network_gib;
-}
-
-nlohmann::json AmountsJson(const Amounts& used) {
-  return {{"cpu_seconds", Seconds(used.cpu_us)},
-          {"cpu_reserved_seconds", Seconds(used.cpu_reserved_us)},
-          {"memory_used_gib_seconds", GibSeconds(used.memory_kib_ms)},
-          {"memory_reserved_gib_seconds", GibSeconds(used.memory_reserved_kib_ms)},
-          {"network_bytes", {{"in", used.bytes_in}, {"out", used.bytes_out}}},
-          {"io_bytes", {{"read", used.read_bytes}, {"written", used.written_bytes}}},
-          {"disk_gib_seconds", GibSeconds(used.disk_kib_ms)},
-          {"commands", used.commands},
-          {"creates", used.creates}};
+  return static_cast<double>(micros) / 1e6;
 }
 
 nlohmann::json PricesJson(const Prices& prices) {
@@ -66,14 +36,13 @@ nlohmann::json AnswerJson(const tenants::UsageAnswer& answer, const tenants::Usa
                           const Prices& prices) {
   nlohmann::json items = nlohmann::json::array();
   for (const tenants::UsageRow& row : answer.rows) {
-    nlohmann::json item = AmountsJson(row.amounts);
+    nlohmann::json item = UsageJson(row.amounts, prices);
     item["key"] = row.key;
     if (!row.record.empty()) item["record"] = row.record;
     if (query.step_hours != 0) {
       item["start"] = FormatTime(row.started_ms);
       item["end"] = FormatTime(row.started_ms + query.step_hours * kHourMs);
     }
-    if (!prices.currency.empty()) item["cost"] = CostOf(row.amounts, prices);
     items.push_back(std::move(item));
   }
   nlohmann::json told = {{"since", FormatTime(query.since_ms)},

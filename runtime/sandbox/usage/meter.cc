@@ -237,7 +237,7 @@ void Meter::Query(tenants::UsageQuery query, Answered done) {
   if (!on()) {
     return done(Fail(Code::kUnimplemented, "nothing is metered: usage.keep_days is 0"));
   }
-  const bool sample = !query.sandbox;
+  const bool sample = query.sandboxes.empty();
   Ask(
       sample, [query = std::move(query)](tenants::Ledger& ledger) { return ledger.Query(query); },
       std::move(done));
@@ -251,7 +251,7 @@ void Meter::Ask(bool sample, Question question, Answered done) {
     const std::lock_guard lock(shared_.mutex);
     shared_.hurry = true;
     shared_.sample = shared_.sample || sample;
-    shared_.questions.emplace_back(number, std::move(question));
+    shared_.questions.push_back({number, std::move(question)});
   }
   shared_.changed.notify_one();
 }
@@ -278,8 +278,13 @@ void Meter::Run() {
     shared_.changed.wait(lock, [&] { return urgent() || !shared_.jobs.empty(); });
     shared_.changed.wait_for(lock, kGather, urgent);
     const std::vector<Job> jobs = std::exchange(shared_.jobs, {});
-    const auto questions = std::exchange(shared_.questions, {});
-    shared_.hurry = false;
+    // One in each round, so questions hold up samples and ends no longer than the longest of them.
+    std::optional<Asked> asked;
+    if (!shared_.questions.empty()) {
+      asked = std::move(shared_.questions.front());
+      shared_.questions.pop_front();
+    }
+    shared_.hurry = !shared_.questions.empty();
     const bool stop = shared_.stop;
     const bool sample = std::exchange(shared_.sample, false) || stop;
     ended.insert(ended.end(), shared_.ended.begin(), shared_.ended.end());
@@ -288,8 +293,8 @@ void Meter::Run() {
     for (const Job& job : jobs) job(ledger);
     if (sample) Sample();
     Commit(sample, &ended);
-    for (const auto& [number, question] : questions) {
-      loop_.Post(guard_([this, number = number, answer = question(ledger)]() mutable {
+    if (asked) {
+      loop_.Post(guard_([this, number = asked->number, answer = asked->question(ledger)]() mutable {
         Answer(number, std::move(answer));
       }));
     }

@@ -11,6 +11,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -78,8 +79,8 @@ class Meter {
 
   // Reads and stores all counters, then calls `done`; at once if metering is off.
   void Checkpoint(std::function<void()> done);
-  // Reads all counters, then asks the ledger. A question about one sandbox reads no counters, so
-  // the answer is as old as the last sample or, if the sandbox is gone, final. kUnimplemented:
+  // Reads all counters, then asks the ledger. A question about named sandboxes reads no counters,
+  // so the answer is as old as the last sample or, if they are gone, final. kUnimplemented:
   // metering is off.
   using Answered = std::function<void(Result<tenants::UsageAnswer>)>;
   void Query(tenants::UsageQuery query, Answered done);
@@ -90,6 +91,10 @@ class Meter {
  private:
   using Job = std::function<void(tenants::Ledger& ledger)>;
   using Question = std::function<Result<tenants::UsageAnswer>(tenants::Ledger& ledger)>;
+  struct Asked {
+    uint64_t number = 0;
+    Question question;
+  };
   // The state of a living part as the thread knows it.
   struct Known {
     std::string host_id;
@@ -105,7 +110,7 @@ class Meter {
     bool hurry = false;              // a job does not wait for others
     bool sample = false;             // all counters are to be read
     bool stop = false;
-    std::vector<std::pair<uint64_t, Question>> questions;  // first: the number
+    std::deque<Asked> questions;
     int64_t committed_ms = 0;
   };
 

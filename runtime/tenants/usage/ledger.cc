@@ -505,7 +505,8 @@ Result<UsageAnswer> Ledger::Query(const UsageQuery& query) {
   const int64_t step = std::max<int64_t>(query.step_hours, 0);
   UsageAnswer answer;
   answer.complete = since >= complete_from_;
-  const bool each = query.by == UsageQuery::By::kSandbox;
+  const bool named = !query.sandboxes.empty();
+  const bool each = query.by == UsageQuery::By::kSandbox && !named;
   std::string sums;
   for (const AmountField& field : kAmounts) {
     sums.append(", SUM(u.").append(field.column).append(")");
@@ -515,15 +516,15 @@ Result<UsageAnswer> Ledger::Query(const UsageQuery& query) {
   const std::string record = each ? "p.record || '-' || p.number" : "''";
   std::string sql =
       "SELECT " + KeyOf(query.by) + " AS k, " + start + " AS h, " + record +
-      " AS r, MAX(p.estimated)" + sums +
+      " AS r, MAX(p.estimated" + (named ? " OR p.ended_ms=0" : "") + ")" + sums +
       " FROM usage u JOIN parts p ON p.number=u.number WHERE u.hour>=?1 AND u.hour<?2";
   if (query.owner) sql += " AND p.owner=?3";
-  if (query.sandbox) sql += " AND p.sandbox=?4";
+  if (named) sql += " AND p.sandbox IN (SELECT value FROM json_each(?4))";
   ATOLL_ASSIGN(sqlite::Stmt select,
                db_.Prepare(sql + " GROUP BY k, h, r ORDER BY SUM(u.cpu_us) DESC, k, h"));
   select.Bind(1, since).Bind(2, until);
   if (query.owner) select.Bind(3, *query.owner);
-  if (query.sandbox) select.Bind(4, *query.sandbox);
+  if (named) select.Bind(4, JsonText(nlohmann::json(query.sandboxes)));
   if (query.by == UsageQuery::By::kLabel) select.Bind(5, query.label);
   if (step != 0) select.Bind(6, step);
   std::map<int64_t, Amounts> other;

@@ -66,10 +66,12 @@ struct UsageQuery {
   int64_t since_ms = 0;  // both are widened to whole hours
   int64_t until_ms = 0;
   By by = By::kTenant;
-  std::string label;                   // the key, for kLabel
-  int64_t step_hours = 0;              // 0: one row for each key
-  std::optional<std::string> owner;    // none: of all owners
-  std::optional<std::string> sandbox;  // none: all of them
+  std::string label;                 // the key, for kLabel
+  int64_t step_hours = 0;            // 0: one row for each key
+  std::optional<std::string> owner;  // none: of all owners
+  // None: all of them. The answer to a question about named sandboxes, by sandbox, has one row for
+  // each, whose `record` is empty. The answer is not complete while one of them has not ended.
+  std::vector<std::string> sandboxes;
 };
 
 struct UsageRow {
@@ -82,7 +84,8 @@ struct UsageRow {
 struct UsageAnswer {
   std::vector<UsageRow> rows;  // largest processor time first; kOtherKey last
   int64_t unallocated_cpu_us = 0;
-  bool complete = true;  // false: something was estimated, or is no longer kept
+  // False: something was estimated, or is no longer kept, or a named sandbox has not ended.
+  bool complete = true;
 };
 inline constexpr char kOtherKey[] = "_other";
 

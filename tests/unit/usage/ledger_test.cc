@@ -143,21 +143,30 @@ TEST_F(LedgerTest, CommandsAreAddedUp) {
   EXPECT_EQ(Sum().commands, 5);
 }
 
-TEST_F(LedgerTest, OneSandboxIsRead) {
-  for (const char* id : {"a", "b"}) {
-    Begin(id, "red");
-    ledger->End(id, UsageReading{.cpu_us = id[0] == 'a' ? 10U : 20U}, kNow + 10);
-  }
+TEST_F(LedgerTest, NamedSandboxesHaveARowEach) {
+  for (const char* id : {"a", "b", "c"}) Begin(id, "red");
+  ledger->Begin({.id = "b-1", .sandbox = "b", .owner = "red", .started_ms = kNow, .first = false},
+                {}, kNow);
+  for (const char* id : {"a", "b", "b-1"}) ledger->End(id, UsageReading{.cpu_us = 20}, kNow + 10);
+  ledger->Sample("c", {.cpu_us = 5}, kNow + 10);
   Commit();
-  const UsageQuery one{.since_ms = 0,
-                       .until_ms = kNow + kHourMs,
-                       .by = UsageQuery::By::kSandbox,
-                       .owner = "red",
-                       .sandbox = "b"};
-  const UsageAnswer answer = Ask(one);
-  ASSERT_EQ(answer.rows.size(), 1U);
+  UsageQuery query{.since_ms = 0,
+                   .until_ms = kNow + kHourMs,
+                   .by = UsageQuery::By::kSandbox,
+                   .owner = "red",
+                   .sandboxes = {"b", "a"}};
+  UsageAnswer answer = Ask(query);
+  ASSERT_EQ(answer.rows.size(), 2U);
   EXPECT_EQ(answer.rows[0].key, "b");
-  EXPECT_EQ(answer.rows[0].amounts.cpu_us, 20);
+  EXPECT_EQ(answer.rows[0].amounts.cpu_us, 40);
+  EXPECT_EQ(answer.rows[1].key, "a");
+  EXPECT_TRUE(answer.complete);
+  query.sandboxes.push_back("c");
+  answer = Ask(query);
+  EXPECT_EQ(answer.rows.size(), 3U);
+  EXPECT_FALSE(answer.complete) << "c has not ended";
+  query.owner = "blue";
+  EXPECT_TRUE(Ask(query).rows.empty());
 }
 
 TEST_F(LedgerTest, AnEndCountsOnceWhoeverReportsItAgain) {

@@ -1,5 +1,6 @@
 #include "tools/atoll/client/sandbox_list.h"
 
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -19,6 +20,14 @@ using nlohmann::json;
 
 constexpr const char* kExecdPort = "44772";
 
+std::string CostIn(const json& usage) {
+  const auto cost = usage.find("cost");
+  if (cost == usage.end() || !cost->is_number()) return {};
+  char amount[64];
+  std::snprintf(amount, sizeof amount, "%.4f ", cost->get<double>());
+  return amount + Printable(TextOf(usage, "currency"));
+}
+
 SandboxEntry EntryOf(const json& item) {
   SandboxEntry entry;
   entry.id = Printable(TextOf(item, "id"));
@@ -32,6 +41,7 @@ SandboxEntry EntryOf(const json& item) {
   entry.created = TimeOf(item, "createdAt");
   entry.expires = item.contains("expiresAt") ? TimeOf(item, "expiresAt") : "never";
   entry.gone = TimeOf(item, "goneAt");
+  entry.cost = CostIn(item.value("usage", json::object()));
   const json labels = item.value("metadata", json::object());
   for (const auto& [key, value] : labels.items()) entry.labels[key] = TextOf(labels, key.c_str());
   entry.name = entry.labels["name"];

@@ -22,6 +22,7 @@ struct SandboxEntry {
   std::string isolation;
   std::string exit;  // exit code; empty: not ended
   std::string gone;  // when it went; empty: it is there
+  std::string cost;  // amount and currency; empty: the server has no prices, or it is there
   std::map<std::string, std::string> labels;
   std::string json;  // the server's JSON, unchanged
 

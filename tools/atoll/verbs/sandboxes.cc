@@ -87,6 +87,9 @@ Status ListSandboxes(const Settings& settings, const SandboxFilter& options) {
   // A list with ended sandboxes also shows their exit codes.
   (all ? shown : others).insert(all ? shown.begin() + 4 : others.begin(), "Exit");
   (options.gone ? shown : others).insert(options.gone ? shown.end() : others.begin(), "Gone");
+  const bool priced =
+      std::any_of(list.begin(), list.end(), [](const auto& s) { return !s.cost.empty(); });
+  (priced ? shown : others).insert(priced ? shown.end() : others.begin(), "Cost");
   (options.size ? shown : others).insert(options.size ? shown.end() : others.begin(), "Size");
   std::vector<std::string> fields = shown;
   fields.insert(fields.end(), others.begin(), others.end());
@@ -97,13 +100,19 @@ Status ListSandboxes(const Settings& settings, const SandboxFilter& options) {
   for (const SandboxEntry& s : list) {
     Result<DiskUse> use = DiskUse();
     if (sized && s.gone.empty()) use = MeasureDisk(api, "/sandboxes/" + PercentEncode(s.id));
-    const std::map<std::string, std::string> values = {
-        {"ID", s.id},           {"Name", s.name},
-        {"Image", s.image},     {"State", s.state},
-        {"Exit", s.exit},       {"Created", s.created},
-        {"Expires", s.expires}, {"Isolation", s.isolation},
-        {"Gone", s.gone},       {"Size", sized && use ? use->Text() : ""},
-        {"Command", s.command}, {"Labels", s.LabelText()}};
+    const std::map<std::string, std::string> values = {{"ID", s.id},
+                                                       {"Name", s.name},
+                                                       {"Image", s.image},
+                                                       {"State", s.state},
+                                                       {"Exit", s.exit},
+                                                       {"Created", s.created},
+                                                       {"Expires", s.expires},
+                                                       {"Isolation", s.isolation},
+                                                       {"Gone", s.gone},
+                                                       {"Cost", s.cost},
+                                                       {"Size", sized && use ? use->Text() : ""},
+                                                       {"Command", s.command},
+                                                       {"Labels", s.LabelText()}};
     std::vector<std::string> cells;
     for (const std::string& field : fields) cells.push_back(values.at(field));
     columns.Add(std::move(cells));
@@ -155,7 +164,7 @@ void AddSandboxVerbs(Verb& root, const Settings& settings) {
   ps.Takes(Option{"--no-trunc", "", "As always: nothing is cut", &list->whole});
   ps.Says(
       "Fields of --format: ID, Name, Image, State, Exit, Created, Expires, Isolation, Gone, "
-      "Size, Command, Labels.\n\n"
+      "Cost, Size, Command, Labels.\n\n"
       "Examples:\n"
       "  atoll ps -a --filter status=exited\n"
       "  atoll ps -a --gone --filter label=job=7\n"
