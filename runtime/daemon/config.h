@@ -111,6 +111,8 @@ struct Config {
   std::string price_memory_reserved_gib_hour = "0";
   std::string price_disk_gib_hour = "0";
   std::string price_network_gib = "0";
+  std::string price_snapshots_gib_hour = "0";
+  std::string price_parked_hour = "0";
   // [renew_intent]
   bool renew_on_access = false;
   uint64_t renew_min_interval = 60;  // seconds between two renewals of one sandbox

@@ -497,6 +497,10 @@ void AddFeatureKeys(std::vector<Key>* keys) {
                "price of a GiB on the disk for an hour, where the store has project quotas"),
        TextKey("prices", "network_gib", &Config::price_network_gib, CheckPrice,
                "price of a GiB that a sandbox received or sent"),
+       TextKey("prices", "snapshots_gib_hour", &Config::price_snapshots_gib_hour, CheckPrice,
+               "price of a GiB of snapshots that was kept for an hour"),
+       TextKey("prices", "parked_hour", &Config::price_parked_hour, CheckPrice,
+               "price of an hour that a member of a template waited for its claim"),
        BoolKey("renew_intent", "enabled", &Config::renew_on_access,
                "whether accesses renew the deadline of a sandbox whose create asked for it "
                "(extension access.renew.extend.seconds)"),

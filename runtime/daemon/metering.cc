@@ -64,7 +64,9 @@ api::Prices PricesOf(const Config& config) {
           .memory_gib_hour = price(config.price_memory_gib_hour),
           .memory_reserved_gib_hour = price(config.price_memory_reserved_gib_hour),
           .disk_gib_hour = price(config.price_disk_gib_hour),
-          .network_gib = price(config.price_network_gib)};
+          .network_gib = price(config.price_network_gib),
+          .snapshots_gib_hour = price(config.price_snapshots_gib_hour),
+          .parked_hour = price(config.price_parked_hour)};
 }
 
 }  // namespace atl::daemon

@@ -39,8 +39,10 @@ consteval bool EachHasOneRow() {
 }
 static_assert(EachHasOneRow(), "an action without a row, or with two");
 
-Meter::Sources CompleteSources(Meter::Sources sources, const SlotPool& slots) {
+Meter::Sources CompleteSources(Meter::Sources sources, const SlotPool& slots,
+                               const Snapshots& snapshots) {
   sources.prepared_cpu = [&slots](uint32_t slot) { return slots.prepared_cpu(slot); };
+  sources.snapshot_bytes = [&snapshots] { return snapshots.BytesByOwner(); };
   return sources;
 }
 
@@ -55,7 +57,7 @@ Sandboxes::Sandboxes(const Parts& parts, Settings settings)
       attempts(parts.clock, parts.store, registry),
       counts(registry),
       meter(parts.loop, parts.clock, parts.spawner, registry,
-            CompleteSources(std::move(settings.meter), parts.slots)),
+            CompleteSources(std::move(settings.meter), parts.slots, parts.snapshots)),
       expiry(
           parts.loop, parts.clock, [this](const std::string& id) { endings.Expire(id); },
           settings.keep_ended_seconds),
@@ -189,6 +191,8 @@ void Sandboxes::Register(const Parts& parts) {
     orphans.OnDestroyed(destroyed);
     endings.OnDestroyed(destroyed);
     members.OnGiven([this](const Sandbox& s) { meter.OnClaimed(s); });
+    parts.snapshots.OnChange([this] { meter.OnSnapshots(); });
+    pools.OnStock([this] { meter.OnPools(pools.stock().sandboxes); });
   }
 
   for (const Row& row : kActs) {

@@ -102,7 +102,7 @@ class Sandboxes {
     IdleWatch::CpuMicros cpu_micros = [](uint32_t) { return 0; };
     Reconciler::HasProcesses has_processes = [](uint32_t) { return true; };
     Departures::Settings history;
-    Meter::Sources meter;            // `prepared_cpu` is set by Sandboxes
+    Meter::Sources meter;            // its functions of the loop are set by Sandboxes
     uint32_t parked_sandboxes = 64;  // limit for all pools and templates together
     uint32_t automatic_pools = 0;    // limit for pools that the daemon makes itself
     InterceptorProgram interceptor;  // the program that serves credential vaults

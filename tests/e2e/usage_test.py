@@ -7,6 +7,7 @@ import pathlib
 import random
 import re
 import subprocess
+import time
 import unittest
 
 import atoll
@@ -186,7 +187,12 @@ class Usage(unittest.TestCase):
                 'readiness': {'probe': 'cmd://test -s /up', 'warmupSeconds': 0}})['templateId']
             ready = lambda: daemon.request('GET', f'/v1/templates/{template}')['status']['ready'] == 1
             atoll.until(ready, 60 * SLOWNESS, 'a member is ready')
-            self.assertEqual(usage(daemon)['items'], [], 'it is the host\'s')
+            # Its work is the host's, its time is the owner's of the template.
+            self.assertEqual([item['cpu_seconds'] for item in usage(daemon)['items']], [0])
+            since = time.monotonic()
+            before = usage(daemon)['items'][0]['parked_seconds']
+            atoll.until(lambda: usage(daemon)['items'][0]['parked_seconds'] > before + 0.5, 10 * SLOWNESS)
+            self.assertLess(usage(daemon)['items'][0]['parked_seconds'], before + time.monotonic() - since)
             box = daemon.request('POST', '/v1/sandboxes', {'templateId': template, 'timeout': 600})['id']
             item = of_sandboxes(daemon)[1][box]
             self.assertLess(item['cpu_seconds'], 0.05 * SLOWNESS)
@@ -240,6 +246,48 @@ class Usage(unittest.TestCase):
             items = usage(daemon, by='sandbox')['items']
             self.assertEqual({item['key'] for item in items}, {box})
             self.assertEqual(sum(item['creates'] for item in items), 1)
+
+    def test_snapshots_count_until_they_are_deleted(self):
+        mib = 1 << 20
+        with atoll.Daemon(prices_currency='EUR', prices_snapshots_gib_hour='3600', **METERED) as daemon:
+            box = daemon.create(daemon.import_busybox())
+            daemon.run(box, 'dd if=/dev/urandom of=/file bs=1M count=8 2>/dev/null')
+            start = time.monotonic()
+            snapshot = daemon.request('POST', f'/v1/sandboxes/{box}/snapshots', {})['id']
+            ready = lambda: daemon.request('GET', f'/v1/snapshots/{snapshot}')['status']['state'] == 'Ready'
+            atoll.until(ready, 20 * SLOWNESS)
+            began = time.monotonic()
+            daemon.delete(box)
+
+            def kept():
+                """MiB seconds, and between which numbers they must be."""
+                least = 8 * (time.monotonic() - began)
+                items = usage(daemon)['items']
+                most = 8.2 * (time.monotonic() - start)
+                self.assertEqual([item['key'] for item in items], [''])
+                self.assertAlmostEqual(items[0]['cost'], items[0]['snapshots_gib_seconds'], places=6)
+                return least, items[0]['snapshots_gib_seconds'] * 1024, most
+
+            for _ in range(2):
+                least, counted, most = kept()
+                self.assertLess(least - 0.01, counted)
+                self.assertLess(counted, most)
+                daemon.kill()
+                daemon.start()
+            least = kept()[0]
+            daemon.request('DELETE', f'/v1/snapshots/{snapshot}')
+            ended = kept()[1]
+            self.assertLess(least - 0.01, ended)
+            self.assertEqual(kept()[1], ended, 'no longer')
+
+    def test_members_of_pools_are_nobodys(self):
+        with atoll.Daemon(**METERED) as daemon:
+            image = daemon.import_busybox()
+            daemon.request('POST', '/v1/pools', {'name': 'p', 'image': {'uri': image}, 'capacitySpec': {
+                'bufferMin': 1, 'bufferMax': 1, 'poolMin': 0, 'poolMax': 4}})
+            parked = lambda: usage(daemon)['unallocated']['parked_seconds']
+            atoll.until(lambda: parked() > 0.5, 30 * SLOWNESS, 'a member waits')
+            self.assertEqual(usage(daemon)['items'], [])
 
     def test_a_sandbox_that_is_gone_says_what_it_cost(self):
         with atoll.Daemon(prices_currency='EUR', prices_cpu_hour='3600', **METERED) as daemon:

@@ -52,6 +52,8 @@ struct Prices {
   double memory_reserved_gib_hour = 0;
   double disk_gib_hour = 0;
   double network_gib = 0;
+  double snapshots_gib_hour = 0;
+  double parked_hour = 0;
 };
 
 struct ApiConfig {

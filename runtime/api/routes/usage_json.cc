@@ -24,7 +24,9 @@ double CostOf(const Amounts& used, const Prices& prices) {
           Seconds(used.cpu_reserved_us) * prices.cpu_reserved_hour +
           GibSeconds(used.memory_kib_ms) * prices.memory_gib_hour +
           GibSeconds(used.memory_reserved_kib_ms) * prices.memory_reserved_gib_hour +
-          GibSeconds(used.disk_kib_ms) * prices.disk_gib_hour) /
+          GibSeconds(used.disk_kib_ms) * prices.disk_gib_hour +
+          GibSeconds(used.snapshot_kib_ms) * prices.snapshots_gib_hour +
+          Seconds(used.parked_us) * prices.parked_hour) /
              kHour +
          static_cast<double>(used.bytes_in + used.bytes_out) / kGib * prices.network_gib;
 }
@@ -40,7 +42,9 @@ nlohmann::json UsageJson(const Amounts& used, const Prices& prices) {
                          {"io_bytes", {{"read", used.read_bytes}, {"written", used.written_bytes}}},
                          {"disk_gib_seconds", GibSeconds(used.disk_kib_ms)},
                          {"commands", used.commands},
-                         {"creates", used.creates}};
+                         {"creates", used.creates},
+                         {"snapshots_gib_seconds", GibSeconds(used.snapshot_kib_ms)},
+                         {"parked_seconds", Seconds(used.parked_us)}};
   if (!prices.currency.empty()) told["cost"] = CostOf(used, prices);
   return told;
 }

@@ -29,7 +29,9 @@ nlohmann::json PricesJson(const Prices& prices) {
           {"memory_gib_hour", prices.memory_gib_hour},
           {"memory_reserved_gib_hour", prices.memory_reserved_gib_hour},
           {"disk_gib_hour", prices.disk_gib_hour},
-          {"network_gib", prices.network_gib}};
+          {"network_gib", prices.network_gib},
+          {"snapshots_gib_hour", prices.snapshots_gib_hour},
+          {"parked_hour", prices.parked_hour}};
 }
 
 nlohmann::json AnswerJson(const tenants::UsageAnswer& answer, const tenants::UsageQuery& query,
@@ -56,7 +58,8 @@ nlohmann::json AnswerJson(const tenants::UsageAnswer& answer, const tenants::Usa
   // The host's own use is no tenant's business.
   if (!query.owner) {
     told["unallocated"] = {
-        {"cpu_seconds", Seconds(std::max<int64_t>(answer.unallocated_cpu_us, 0))}};
+        {"cpu_seconds", Seconds(std::max<int64_t>(answer.unallocated_cpu_us, 0))},
+        {"parked_seconds", Seconds(answer.unallocated_parked_us)}};
   }
   return told;
 }

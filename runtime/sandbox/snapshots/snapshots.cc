@@ -185,7 +185,9 @@ Result<Snapshot> Snapshots::Admit(const tenants::Caller& caller, const images::I
     return Fail(std::move(inserted).error().Wrap("record the new snapshot"));
   }
   Hold(snapshot);
-  return snapshots_[snapshot.id] = std::move(snapshot);
+  const Snapshot& admitted = snapshots_[snapshot.id] = std::move(snapshot);
+  changed_();
+  return admitted;
 }
 
 void Snapshots::Start(Copy copy) {
@@ -276,6 +278,7 @@ Status Snapshots::Enter(Snapshot& snapshot, Stage state, const char* reason, std
   snapshot.reason = reason;
   snapshot.message = std::move(message);
   snapshot.transition_at_ms = clock_.UnixMillis();
+  changed_();
   return store_.Rewrite(snapshot);
 }
 
@@ -283,6 +286,14 @@ const Snapshot* Snapshots::Find(const tenants::Caller& caller, const std::string
   const auto found = snapshots_.find(id);
   if (found == snapshots_.end() || !caller.Sees(found->second.tenant)) return nullptr;
   return &found->second;
+}
+
+std::map<std::string, uint64_t> Snapshots::BytesByOwner() const {
+  std::map<std::string, uint64_t> bytes;
+  for (const auto& [id, snapshot] : snapshots_) {
+    if (snapshot.state == Stage::kReady) bytes[snapshot.tenant] += snapshot.size_bytes;
+  }
+  return bytes;
 }
 
 std::vector<const Snapshot*> Snapshots::All(const tenants::Caller& caller) const {
@@ -324,6 +335,7 @@ Status Snapshots::Remove(const tenants::Caller& caller, const std::string& id) {
   ATOLL_TRY(store_.Remove(id));
   if (found->second.state == Stage::kReady) Drop(found->second);
   snapshots_.erase(found);
+  changed_();
   return {};
 }
 

@@ -66,6 +66,10 @@ class Snapshots {
   // Sets the check whether the owner, and the caller's key, may have another snapshot.
   using Quota = std::function<Status(const std::string& owner, const tenants::Caller& caller)>;
   void SetQuota(Quota quota) { quota_ = std::move(quota); }
+  // Sets the function to call when snapshots have become ready, or are gone.
+  void OnChange(std::function<void()> changed) { changed_ = std::move(changed); }
+  // Returns the bytes of the layers of all ready snapshots, by owner.
+  std::map<std::string, uint64_t> BytesByOwner() const;
   // Adds the snapshots of the tenant, whatever their state.
   void CountOwned(const std::string& tenant, Owned* owned) const;
 
@@ -150,6 +154,7 @@ class Snapshots {
   SnapshotStore& store_;
   const Config config_;
   Quota quota_;
+  std::function<void()> changed_ = [] {};
   std::map<std::string, Snapshot> snapshots_;
   std::map<wire::LayerId, uint32_t> layer_users_;
   std::deque<Copy> waiting_;

@@ -291,6 +291,7 @@ std::unique_ptr<ParkedSandbox> WarmPools::Take(const std::string& key, const San
   auto member = std::move(members.front());
   members.pop_front();
   stock_.Remove(member->sandbox.spec);
+  stock_changed_();
   member->settled = guard_([this, key](bool taken) {
     if (!taken) return CountCold(key, ColdReason::kLimits);
     ++stats_.creates.claimed;
@@ -434,6 +435,7 @@ void WarmPools::Look() {
 void WarmPools::Reset() {
   for (auto& [name, pool] : pools_) pool.members.clear();
   stock_ = {};
+  stock_changed_();
   if (building_) {
     building_.reset();
     ++order_;
@@ -561,6 +563,7 @@ void WarmPools::Build(Pool& pool) {
   pool.trouble.clear();
   member->id = NewSandboxId();
   stock_.Add(member->spec);
+  stock_changed_();
   building_ = {pool.record.key, std::move(*member)};
   const uint64_t order = ++order_;
   parts_.slots.SetBusy(true);
@@ -632,6 +635,7 @@ void WarmPools::Built(uint64_t order, uint32_t slot, Result<BuiltSandbox> built)
 void WarmPools::GiveUp(const Error& error) {
   const Building failed = *std::exchange(building_, std::nullopt);
   stock_.Remove(failed.sandbox.spec);
+  stock_changed_();
   LogLine(LogLevel::kWarning, "cannot build a sandbox for a pool")
       .Add("pool", failed.pool)
       .Add(error);
@@ -647,6 +651,7 @@ void WarmPools::EndTurn() {
 
 void WarmPools::Dispose(std::unique_ptr<ParkedSandbox> member) {
   stock_.Remove(member->sandbox.spec);
+  stock_changed_();
   ++stats_.disposed;
   parts_.orphans.Destroy(member->sandbox.id, member->sandbox.slot);
 }

@@ -18,6 +18,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -98,6 +99,8 @@ class WarmPools {
   ~WarmPools() { parts_.loop.Cancel(timer_); }
 
   Status Load();
+  // Sets the function to call when stock() has changed.
+  void OnStock(std::function<void()> changed) { stock_changed_ = std::move(changed); }
   // Adds the named pools of the tenant.
   void CountOwned(const std::string& tenant, Owned* owned) const;
 
@@ -223,7 +226,8 @@ class WarmPools {
   uint32_t automatic_ = 0;  // number of automatic pools in pools_
   Pools pools_;
   std::optional<Building> building_;
-  Held stock_;          // parked members and the member being built
+  Held stock_;  // parked members and the member being built
+  std::function<void()> stock_changed_ = [] {};
   uint64_t order_ = 0;  // number of the present build; answers to older builds are stale
   int64_t quiet_from_us_ = 0;
   Loop::Id timer_ = 0;

@@ -23,6 +23,11 @@ tenants::Held HeldBy(const Sandbox& sandbox) {
   return {0, sandbox.reclaimed_bytes != 0 ? 0 : limits.memory_bytes};
 }
 
+// A member of a template waits for its claim, and runs its tenant's program.
+bool IsParked(const Sandbox& sandbox) {
+  return IsLive(sandbox.state) && sandbox.stocked;
+}
+
 bool IsMetered(const Sandbox& sandbox) {
   return IsLive(sandbox.state) && !sandbox.stocked && sandbox.slot != 0;
 }
@@ -66,6 +71,7 @@ void Meter::Start() {
 
 void Meter::Tick() {
   for (const auto& [id, sandbox] : registry_) Refresh(sandbox);
+  TellKept();
   TellCommands();
   if (ticks_++ % kTicksOfDisks == 0) MeasureDisks();
   {
@@ -122,7 +128,33 @@ void Meter::OnTransition(const Sandbox& sandbox, State before) {
   if (IsOver(sandbox.state) || IsLeaving(sandbox.state)) known_.erase(sandbox.id);
 }
 
+void Meter::OnSnapshots() {
+  if (on()) TellKept();
+}
+
+void Meter::OnPools(uint64_t members) {
+  if (!on()) return;
+  Tell([members, now_ms = clock_.UnixMillis()](auto& ledger) {
+    ledger.KeepUnowned(members, now_ms);
+  });
+}
+
+void Meter::TellKept() {
+  std::map<std::string, tenants::Held> kept;
+  for (const auto& [owner, bytes] : sources_.snapshot_bytes()) kept[owner].snapshot_bytes = bytes;
+  for (const auto& [id, owner] : parked_) ++kept[owner].parked;
+  if (kept_ == kept) return;
+  kept_ = kept;
+  Tell([kept = std::move(kept), now_ms = clock_.UnixMillis()](auto& ledger) {
+    ledger.Keep(kept, now_ms);
+  });
+}
+
 void Meter::Refresh(const Sandbox& sandbox) {
+  const bool changed = IsParked(sandbox)
+                           ? parked_.emplace(sandbox.id, sandbox.spec.network.tenant).second
+                           : parked_.erase(sandbox.id) != 0;
+  if (changed) TellKept();
   const auto found = known_.find(sandbox.id);
   if (found != known_.end() && found->second.labels != sandbox.metadata) {
     found->second.labels = sandbox.metadata;

@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -53,6 +54,8 @@ class Meter {
     std::function<std::map<uint32_t, LinkBytes>()> read_links;  // key: the slot
     // Called on the loop. Returns the processor time that the preparation of the slot took.
     std::function<uint64_t(uint32_t slot)> prepared_cpu;
+    // Called on the loop. Returns the bytes of all ready snapshots, by owner.
+    std::function<std::map<std::string, uint64_t>()> snapshot_bytes;
   };
   // The references outlive this object.
   Meter(Loop& loop, const Clock& clock, launch::SpawnerClient& spawner, const Registry& registry,
@@ -72,6 +75,10 @@ class Meter {
   void OnTransition(const Sandbox& sandbox, State before);
   // A member of a template has got its client.
   void OnClaimed(const Sandbox& sandbox);
+  // Snapshots have come or gone.
+  void OnSnapshots();
+  // Pools keep so many sandboxes.
+  void OnPools(uint64_t members);
   // A client has begun a command in the sandbox.
   void OnCommand(const Sandbox& sandbox);
   // A sandbox, or a former version of one, is destroyed.
@@ -119,6 +126,8 @@ class Meter {
   void TellCommands();
   // Tells the thread of a living sandbox, or what has changed of it.
   void Refresh(const Sandbox& sandbox);
+  // Tells the thread what owners keep, if that has changed.
+  void TellKept();
   void Begin(const Sandbox& sandbox, const tenants::Held& held);
   void Tell(Job job, bool hurry = false);
   void Settle(std::vector<std::string> host_ids);
@@ -137,8 +146,10 @@ class Meter {
   launch::SpawnerClient& spawner_;
   const Registry& registry_;
   const Sources sources_;
-  std::unordered_map<std::string, Known> known_;       // key: the sandbox's id
-  std::unordered_map<std::string, int64_t> commands_;  // not told yet; key: the host id
+  std::unordered_map<std::string, Known> known_;              // key: the sandbox's id
+  std::unordered_map<std::string, std::string> parked_;       // members of templates: id, owner
+  std::optional<std::map<std::string, tenants::Held>> kept_;  // last told to the thread; key: owner
+  std::unordered_map<std::string, int64_t> commands_;         // not told yet; key: the host id
   // Callers of questions, by number. They may hold a request, which the thread must not free.
   std::unordered_map<uint64_t, Answered> waiting_;
   uint64_t asked_ = 0;

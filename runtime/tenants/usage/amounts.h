@@ -18,6 +18,8 @@ struct Amounts {
   int64_t disk_kib_ms = 0;  // bytes charged to a project quota times time; 0 without quotas
   int64_t commands = 0;
   int64_t creates = 0;
+  int64_t snapshot_kib_ms = 0;  // bytes of ready snapshots times time
+  int64_t parked_us = 0;        // time that sandboxes waited for a claim, added up
 
   bool operator==(const Amounts&) const = default;
 };
@@ -40,6 +42,8 @@ inline constexpr auto kAmounts = std::to_array<AmountField>({
     {&Amounts::disk_kib_ms, "disk_kib_ms"},
     {&Amounts::commands, "commands"},
     {&Amounts::creates, "creates"},
+    {&Amounts::snapshot_kib_ms, "snapshot_kib_ms"},
+    {&Amounts::parked_us, "parked_us"},
 });
 static_assert(sizeof(Amounts) == kAmounts.size() * sizeof(int64_t), "an amount without its line");
 

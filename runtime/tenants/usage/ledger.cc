@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/base/json_text.h"
+#include "runtime/base/sandbox_id.h"
 
 namespace atl::tenants {
 namespace {
@@ -14,8 +15,11 @@ namespace {
 constexpr char kPartColumns[] =
     "part, sandbox, owner, image, labels, record, started_ms, held_cpu, held_memory, held_ms, "
     "sampled_ms, cpu_us, memory_bytes, bytes_in, bytes_out, read_bytes, written_bytes, disk_bytes, "
-    "disk_ms, ended_ms, estimated";
-constexpr int kPartValues = 21;
+    "disk_ms, ended_ms, estimated, held_snapshots, held_parked";
+constexpr int kPartValues = 23;
+
+// Begins the name of an owner's part. The ids of other parts have no colon.
+constexpr std::string_view kOwners = "owner:";
 
 Status MakeTables(sqlite::Db& db) {
   std::string usage = "CREATE TABLE usage (hour INTEGER NOT NULL, number INTEGER NOT NULL";
@@ -42,7 +46,16 @@ Status MakeTables(sqlite::Db& db) {
       "CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;" +
       usage);
 }
-constexpr sqlite::SchemaStep kUsageSteps[] = {MakeTables};
+
+Status AddWhatIsKept(sqlite::Db& db) {
+  return db.Exec(
+      "ALTER TABLE usage ADD COLUMN snapshot_kib_ms INTEGER NOT NULL DEFAULT 0;"
+      "ALTER TABLE usage ADD COLUMN parked_us INTEGER NOT NULL DEFAULT 0;"
+      "ALTER TABLE parts ADD COLUMN held_snapshots INTEGER NOT NULL DEFAULT 0;"
+      "ALTER TABLE parts ADD COLUMN held_parked INTEGER NOT NULL DEFAULT 0;"
+      "ALTER TABLE host ADD COLUMN parked_us INTEGER NOT NULL DEFAULT 0");
+}
+constexpr sqlite::SchemaStep kUsageSteps[] = {MakeTables, AddWhatIsKept};
 
 std::string LabelsText(const std::map<std::string, std::string>& labels) {
   return JsonText(nlohmann::json(labels));
@@ -89,6 +102,12 @@ std::string KeyOf(UsageQuery::By by) {
 
 }  // namespace
 
+Ledger::Ledger(sqlite::Db db, std::string boot, const Settings& settings)
+    : db_(std::move(db)),
+      boot_(std::move(boot)),
+      series_(NewSandboxId().substr(0, 8)),
+      settings_(settings) {}
+
 Result<std::unique_ptr<Ledger>> Ledger::Open(const std::string& path, const std::string& boot,
                                              const Settings& settings) {
   ATOLL_ASSIGN(sqlite::Db db, sqlite::Db::Open(path, {.log_bytes = 8 << 20, .durable = true}));
@@ -126,8 +145,9 @@ Status Ledger::Prepare() {
   }
   ATOLL_ASSIGN(add_, db_.Prepare("INSERT INTO usage (hour, number" + names + ") VALUES (?1,?2" +
                                  amounts + ") ON CONFLICT (hour, number) DO UPDATE SET " + sums));
-  ATOLL_ASSIGN(add_host_, db_.Prepare("INSERT INTO host VALUES (?1,?2) ON CONFLICT (hour) DO "
-                                      "UPDATE SET cpu_us=cpu_us+excluded.cpu_us"));
+  ATOLL_ASSIGN(add_host_, db_.Prepare("INSERT INTO host (hour, cpu_us, parked_us) VALUES "
+                                      "(?1,?2,?3) ON CONFLICT (hour) DO UPDATE SET cpu_us=cpu_us+"
+                                      "excluded.cpu_us, parked_us=parked_us+excluded.parked_us"));
   ATOLL_ASSIGN(set_, db_.Prepare("INSERT INTO facts VALUES (?1,?2) ON CONFLICT (name) DO UPDATE "
                                  "SET value=excluded.value"));
   return {};
@@ -156,6 +176,11 @@ Status Ledger::Load() {
   // The groups of an earlier boot are gone, and their counters with them.
   if (!boot.empty()) host_cpu_us_ = 0;
   EndOthers({});
+  // Snapshots are still there, parked sandboxes are not.
+  for (auto& [id, state] : parts_) {
+    state.changed = state.changed || state.held.parked != 0;
+    state.held.parked = 0;
+  }
   host_changed_ = true;
   return {};
 }
@@ -177,7 +202,7 @@ Ledger::State Ledger::StateOf(const sqlite::Stmt& row) {
   state.part.owner = text();
   state.part.image = text();
   state.part.labels = LabelsOf(text());
-  ++column;  // `record` never changes
+  state.record = text();
   state.part.started_ms = number();
   state.held.cpu_millis = counter();
   state.held.memory_bytes = counter();
@@ -193,6 +218,8 @@ Ledger::State Ledger::StateOf(const sqlite::Stmt& row) {
   state.disk_ms = number();
   state.ended_ms = number();
   state.estimated = number() != 0;
+  state.held.snapshot_bytes = counter();
+  state.held.parked = counter();
   state.changed = false;
   return state;
 }
@@ -223,6 +250,7 @@ void Ledger::Begin(UsagePart part, const Held& held, int64_t now_ms) {
     return Hold(known->part.id, held, now_ms);
   }
   State state;
+  state.record = series_;
   state.held = held;
   state.held_ms = state.sampled_ms = state.disk_ms = part.started_ms;
   state.last = part.base;
@@ -241,51 +269,93 @@ void Ledger::Describe(const std::string& part, std::map<std::string, std::string
   state->changed = true;
 }
 
-void Ledger::Spread(State& state, int64_t from_ms, int64_t to_ms, int64_t Amounts::*value,
+void Ledger::Spread(Pending* pending, int64_t from_ms, int64_t to_ms, int64_t Amounts::*value,
                     int64_t total) {
   if (total == 0) return;
-  state.changed = true;
   int64_t left = total;
   for (int64_t at = from_ms; at / kHourMs < to_ms / kHourMs;) {
     const int64_t next = (at / kHourMs + 1) * kHourMs;
     const auto share =
         static_cast<int64_t>(static_cast<long double>(total) * static_cast<long double>(next - at) /
                              static_cast<long double>(to_ms - from_ms));
-    state.pending[at / kHourMs].*value += share;
+    (*pending)[at / kHourMs].*value += share;
     left -= share;
     at = next;
   }
-  state.pending[to_ms / kHourMs].*value += left;
+  (*pending)[to_ms / kHourMs].*value += left;
 }
 
 void Ledger::Accrue(State& state, int64_t now_ms) {
   const int64_t span_ms = now_ms - state.held_ms;
   if (span_ms <= 0) return;
-  Spread(state, state.held_ms, now_ms, &Amounts::cpu_reserved_us,
-         Signed(state.held.cpu_millis) * span_ms);
-  Spread(state, state.held_ms, now_ms, &Amounts::memory_reserved_kib_ms,
-         Signed(state.held.memory_bytes / 1024) * span_ms);
+  const auto take = [&](int64_t Amounts::*value, uint64_t held) {
+    Spread(&state.pending, state.held_ms, now_ms, value, Signed(held) * span_ms);
+  };
+  take(&Amounts::cpu_reserved_us, state.held.cpu_millis);
+  take(&Amounts::memory_reserved_kib_ms, state.held.memory_bytes / 1024);
+  take(&Amounts::snapshot_kib_ms, state.held.snapshot_bytes / 1024);
+  take(&Amounts::parked_us, state.held.parked * 1000);
   state.held_ms = now_ms;
   state.changed = true;
 }
 
 void Ledger::Hold(const std::string& part, const Held& held, int64_t now_ms) {
   State* const state = Find(part);
-  if (state == nullptr || state->ended_ms != 0) return;
-  if (state->held == held) return;
-  Accrue(*state, now_ms);
-  state->held = held;
-  state->changed = true;
+  if (state != nullptr && state->ended_ms == 0) SetHeld(*state, held, now_ms);
+}
+
+void Ledger::SetHeld(State& state, const Held& held, int64_t now_ms) {
+  if (state.held == held) return;
+  Accrue(state, now_ms);
+  state.held = held;
+  state.changed = true;
+}
+
+bool Ledger::IsOwners(const State& state) {
+  return state.part.id.starts_with(kOwners);
+}
+
+void Ledger::Keep(const std::map<std::string, Held>& kept, int64_t now_ms) {
+  for (const auto& [owner, held] : kept) {
+    const std::string id = std::string(kOwners) + owner;
+    if (Find(id) != nullptr) continue;
+    State state;
+    state.record = series_;
+    state.part.id = id;
+    state.part.owner = owner;
+    state.part.started_ms = state.held_ms = state.sampled_ms = state.disk_ms = now_ms;
+    parts_.emplace(id, std::move(state));
+  }
+  for (auto& [id, state] : parts_) {
+    if (!IsOwners(state)) continue;
+    const auto found = kept.find(state.part.owner);
+    SetHeld(state, found == kept.end() ? Held() : found->second, now_ms);
+  }
+}
+
+void Ledger::KeepUnowned(uint64_t parked, int64_t now_ms) {
+  AccrueUnowned(now_ms);
+  unowned_ = parked;
+}
+
+void Ledger::AccrueUnowned(int64_t now_ms) {
+  const int64_t span_ms = now_ms - unowned_ms_;
+  if (unowned_ != 0 && span_ms > 0) {
+    Spread(&host_pending_, unowned_ms_, now_ms, &Amounts::parked_us,
+           Signed(unowned_) * span_ms * 1000);
+  }
+  unowned_ms_ = now_ms;
 }
 
 void Ledger::TakeCounters(State& state, const UsageReading& reading, int64_t now_ms) {
   UsageReading& last = state.last;
+  state.changed = true;
   const int64_t from_ms = std::min(state.sampled_ms, now_ms);
   const int64_t cpu_us = Grown(reading.cpu_us, last.cpu_us);
-  Spread(state, from_ms, now_ms, &Amounts::cpu_us, cpu_us);
-  host_pending_[now_ms / kHourMs] -= cpu_us;
+  Spread(&state.pending, from_ms, now_ms, &Amounts::cpu_us, cpu_us);
+  host_pending_[now_ms / kHourMs].cpu_us -= cpu_us;
   const auto take = [&](uint64_t UsageReading::*counter, int64_t Amounts::*value) {
-    Spread(state, from_ms, now_ms, value, Grown(reading.*counter, last.*counter));
+    Spread(&state.pending, from_ms, now_ms, value, Grown(reading.*counter, last.*counter));
     last.*counter = std::max(last.*counter, reading.*counter);
   };
   last.cpu_us = std::max(last.cpu_us, reading.cpu_us);
@@ -299,7 +369,7 @@ void Ledger::TakeDisk(State& state, uint64_t bytes, int64_t now_ms) {
   // The first reading stands for half of the time before it: the disk was empty at the beginning.
   const uint64_t before = state.last.disk_bytes.value_or(0);
   const int64_t span_ms = std::max<int64_t>(now_ms - state.disk_ms, 0);
-  Spread(state, state.disk_ms, now_ms, &Amounts::disk_kib_ms,
+  Spread(&state.pending, state.disk_ms, now_ms, &Amounts::disk_kib_ms,
          Signed((before + bytes) / 2048) * span_ms);
   state.last.disk_bytes = bytes;
   state.disk_ms = std::max(state.disk_ms, now_ms);
@@ -327,7 +397,7 @@ void Ledger::Sample(const std::string& part, const UsageReading& reading, int64_
     // The first sample stands for all the time before it.
     const uint64_t before = state->last.memory_bytes.value_or(*reading.memory_bytes);
     const int64_t span_ms = std::max<int64_t>(now_ms - state->sampled_ms, 0);
-    Spread(*state, state->sampled_ms, now_ms, &Amounts::memory_kib_ms,
+    Spread(&state->pending, state->sampled_ms, now_ms, &Amounts::memory_kib_ms,
            Signed((before + *reading.memory_bytes) / 2048) * span_ms);
     state->last.memory_bytes = reading.memory_bytes;
   }
@@ -359,7 +429,7 @@ void Ledger::End(const std::string& part, const std::optional<UsageReading>& rea
     mean =
         (*state->last.memory_bytes + reading->memory_bytes.value_or(*state->last.memory_bytes)) / 2;
   }
-  Spread(*state, state->sampled_ms, ended_ms, &Amounts::memory_kib_ms,
+  Spread(&state->pending, state->sampled_ms, ended_ms, &Amounts::memory_kib_ms,
          Signed(mean / 1024) * span_ms);
   state->sampled_ms = state->ended_ms = ended_ms;
   state->estimated = false;
@@ -369,7 +439,7 @@ void Ledger::End(const std::string& part, const std::optional<UsageReading>& rea
 void Ledger::EndOthers(const std::unordered_set<std::string>& living) {
   std::vector<std::string> others;
   for (const auto& [id, state] : parts_) {
-    if (state.ended_ms == 0 && !living.contains(id)) others.push_back(id);
+    if (state.ended_ms == 0 && !IsOwners(state) && !living.contains(id)) others.push_back(id);
   }
   for (const std::string& id : others) End(id, std::nullopt, 0);
 }
@@ -377,9 +447,13 @@ void Ledger::EndOthers(const std::unordered_set<std::string>& living) {
 void Ledger::SampleHost(uint64_t cpu_us, int64_t now_ms) {
   // The first start has no earlier value; the past belongs to nobody's ledger.
   const uint64_t before = host_cpu_us_.value_or(cpu_us);
-  host_pending_[now_ms / kHourMs] += Grown(cpu_us, before);
+  host_pending_[now_ms / kHourMs].cpu_us += Grown(cpu_us, before);
   host_cpu_us_ = cpu_us;
   host_changed_ = true;
+  AccrueUnowned(now_ms);
+  for (auto& [id, state] : parts_) {
+    if (IsOwners(state) && state.held != Held()) Accrue(state, now_ms);
+  }
 }
 
 Status Ledger::Write(State& state) {
@@ -395,7 +469,7 @@ Status Ledger::Write(State& state) {
   statement.Bind(++column, part.owner);
   statement.Bind(++column, part.image);
   statement.Bind(++column, LabelsText(part.labels));
-  statement.Bind(++column, boot_.substr(0, 8));
+  statement.Bind(++column, state.record);
   statement.Bind(++column, part.started_ms);
   number(state.held.cpu_millis);
   number(state.held.memory_bytes);
@@ -411,6 +485,8 @@ Status Ledger::Write(State& state) {
   statement.Bind(++column, state.disk_ms);
   statement.Bind(++column, state.ended_ms);
   statement.Bind(++column, int64_t{state.estimated});
+  number(state.held.snapshot_bytes);
+  number(state.held.parked);
   int64_t row = state.number;
   if (row != 0) statement.Bind(++column, row);
   ATOLL_TRY(statement.Run());
@@ -439,8 +515,8 @@ Status Ledger::Commit(int64_t now_ms, bool durable) {
     written.push_back(&state);
     if (state.number == 0) numbers.emplace_back(id, db_.LastInsertId());
   }
-  for (const auto& [hour, cpu_us] : host_pending_) {
-    ATOLL_TRY(add_host_->Bind(1, hour).Bind(2, cpu_us).Run());
+  for (const auto& [hour, amounts] : host_pending_) {
+    ATOLL_TRY(add_host_->Bind(1, hour).Bind(2, amounts.cpu_us).Bind(3, amounts.parked_us).Run());
   }
   if (host_changed_) {
     ATOLL_TRY(set_->Bind(1, "boot").Bind(2, boot_).Run());
@@ -551,9 +627,13 @@ Result<UsageAnswer> Ledger::Query(const UsageQuery& query) {
         {.key = kOtherKey, .record = "", .started_ms = started_ms, .amounts = amounts});
   }
   if (!query.owner) {
-    ATOLL_ASSIGN(answer.unallocated_cpu_us,
-                 Number("SELECT COALESCE(SUM(cpu_us), 0) FROM host WHERE hour>=" +
-                        std::to_string(since) + " AND hour<" + std::to_string(until)));
+    ATOLL_ASSIGN(
+        sqlite::Stmt host,
+        db_.Prepare("SELECT COALESCE(SUM(cpu_us), 0), COALESCE(SUM(parked_us), 0) FROM host "
+                    "WHERE hour>=?1 AND hour<?2"));
+    ATOLL_ASSIGN([[maybe_unused]] const bool row, host.Bind(1, since).Bind(2, until).Step());
+    answer.unallocated_cpu_us = host.ColumnInt(0);
+    answer.unallocated_parked_us = host.ColumnInt(1);
   }
   return answer;
 }

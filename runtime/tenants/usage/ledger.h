@@ -5,6 +5,9 @@
 // new. Reporting the same counters twice adds nothing, so a reader that has lost its place may
 // begin again.
 //
+// What an owner keeps beside its sandboxes, such as snapshots, has a part of the owner. It never
+// ends: a daemon that starts goes on with it, so the time without a daemon counts, too.
+//
 // Changes are collected in memory until Commit, which writes all of them in one transaction. A
 // Commit that fails keeps them.
 //
@@ -53,10 +56,12 @@ struct UsagePart {
   UsageReading base;  // counters from before the sandbox owed anything
 };
 
-// The limits that are held for a part, whether it uses them or not.
+// Resources that are held for a part, whether it uses them or not.
 struct Held {
   uint64_t cpu_millis = 0;  // 1000: one processor
   uint64_t memory_bytes = 0;
+  uint64_t snapshot_bytes = 0;
+  uint64_t parked = 0;  // sandboxes that wait for a claim
 
   bool operator==(const Held&) const = default;
 };
@@ -84,6 +89,7 @@ struct UsageRow {
 struct UsageAnswer {
   std::vector<UsageRow> rows;  // largest processor time first; kOtherKey last
   int64_t unallocated_cpu_us = 0;
+  int64_t unallocated_parked_us = 0;
   // False: something was estimated, or is no longer kept, or a named sandbox has not ended.
   bool complete = true;
 };
@@ -111,6 +117,10 @@ class Ledger {
   // Changes the labels of a part. They apply to all that it has used.
   void Describe(const std::string& part, std::map<std::string, std::string> labels);
   void Hold(const std::string& part, const Held& held, int64_t now_ms);
+  // Sets what each owner keeps. An owner that is not named keeps nothing.
+  void Keep(const std::map<std::string, Held>& kept, int64_t now_ms);
+  // Sets the number of parked sandboxes that are nobody's. They end with the process that has them.
+  void KeepUnowned(uint64_t parked, int64_t now_ms);
   void Sample(const std::string& part, const UsageReading& reading, int64_t now_ms);
   void SampleDisk(const std::string& part, uint64_t bytes, int64_t now_ms);
   // Adds commands that have begun since the last call.
@@ -122,7 +132,7 @@ class Ledger {
   // Ends all parts but these, as estimated.
   void EndOthers(const std::unordered_set<std::string>& living);
   // `cpu_us`: processor time of all groups together since the boot, removed ones included. Call
-  // after the samples.
+  // after the samples. Counts what is kept until now.
   void SampleHost(uint64_t cpu_us, int64_t now_ms);
 
   // `durable`: the commit survives power loss.
@@ -132,9 +142,11 @@ class Ledger {
 
  private:
   using Hour = int64_t;  // since the Unix epoch
+  using Pending = std::map<Hour, Amounts>;
   struct State {
     UsagePart part;
     int64_t number = 0;  // the row's; 0: not written yet
+    std::string record;  // bills have it and the number
     Held held;
     int64_t held_ms = 0;     // until when `held` is counted
     int64_t sampled_ms = 0;  // time of `last`, its disk excepted
@@ -143,11 +155,10 @@ class Ledger {
     int64_t ended_ms = 0;  // 0: it lives
     bool estimated = false;
     bool changed = true;
-    std::map<Hour, Amounts> pending;
+    Pending pending;
   };
 
-  Ledger(sqlite::Db db, std::string boot, const Settings& settings)
-      : db_(std::move(db)), boot_(std::move(boot)), settings_(settings) {}
+  Ledger(sqlite::Db db, std::string boot, const Settings& settings);
   Status Prepare();
   Status Load();
   // Finds a part in memory or in the file. Null: there is none.
@@ -155,8 +166,11 @@ class Ledger {
   Result<std::optional<State>> Read(const std::string& part);
   static State StateOf(const sqlite::Stmt& row);
   // Adds an amount, in proportion to the hours between the two times.
-  static void Spread(State& state, int64_t from_ms, int64_t to_ms, int64_t Amounts::*value,
+  static void Spread(Pending* pending, int64_t from_ms, int64_t to_ms, int64_t Amounts::*value,
                      int64_t total);
+  static bool IsOwners(const State& state);
+  static void SetHeld(State& state, const Held& held, int64_t now_ms);
+  void AccrueUnowned(int64_t now_ms);
   static void Accrue(State& state, int64_t now_ms);
   void TakeCounters(State& state, const UsageReading& reading, int64_t now_ms);
   static void TakeDisk(State& state, uint64_t bytes, int64_t now_ms);
@@ -167,12 +181,17 @@ class Ledger {
   // Statements are finalised before their connection.
   sqlite::Db db_;
   const std::string boot_;
+  // Begins the records of this object's parts. It is random, because a ledger that was restored
+  // from a backup gives out numbers again.
+  const std::string series_;
   const Settings settings_;
   std::optional<sqlite::Stmt> find_, insert_, update_, add_, add_host_, set_;
   std::unordered_map<std::string, State> parts_;
   std::optional<uint64_t> host_cpu_us_;
   bool host_changed_ = false;
-  std::map<Hour, int64_t> host_pending_;
+  Pending host_pending_;    // unallocated amounts
+  uint64_t unowned_ = 0;    // parked sandboxes
+  int64_t unowned_ms_ = 0;  // until when they are counted
   Hour complete_from_ = 0;
   Hour pruned_ = 0;  // when Prune ran last
   bool durable_ = true;

@@ -140,6 +140,8 @@ memory_gib_hour = "0.005"
 memory_reserved_gib_hour = "0.002"
 disk_gib_hour = "0.0001"
 network_gib = "0.09"
+snapshots_gib_hour = "0.00003"
+parked_hour = "0.02"
 )");
   EXPECT_EQ(c.usage_keep_days, 90U);
   EXPECT_EQ(c.prices_currency, "EUR");
@@ -149,6 +151,8 @@ network_gib = "0.09"
   EXPECT_EQ(c.price_memory_reserved_gib_hour, "0.002");
   EXPECT_EQ(c.price_disk_gib_hour, "0.0001");
   EXPECT_EQ(c.price_network_gib, "0.09");
+  EXPECT_EQ(c.price_snapshots_gib_hour, "0.00003");
+  EXPECT_EQ(c.price_parked_hour, "0.02");
 }
 
 TEST(Config, EveryKeyOfTheIsolation) {

@@ -169,6 +169,68 @@ TEST_F(LedgerTest, NamedSandboxesHaveARowEach) {
   EXPECT_TRUE(Ask(query).rows.empty());
 }
 
+TEST_F(LedgerTest, WhatOwnersKeepCountsByTime) {
+  ledger->Keep({{"red", {.snapshot_bytes = 3 * kMib}}, {"blue", {.parked = 2}}}, kNow);
+  ledger->Keep({{"red", {.snapshot_bytes = kMib, .parked = 1}}, {"blue", {.parked = 2}}},
+               kNow + 10'000);
+  ledger->SampleHost(0, kNow + 15'000);
+  Commit();
+  const auto of = [this](const std::string& owner) {
+    const UsageAnswer answer = Ask();
+    for (const UsageRow& row : answer.rows) {
+      if (row.key == owner) return row.amounts;
+    }
+    return Amounts();
+  };
+  EXPECT_EQ(of("red").snapshot_kib_ms, 1024 * (3 * 10'000 + 5'000));
+  EXPECT_EQ(of("red").parked_us, 5'000'000);
+  EXPECT_EQ(of("blue").parked_us, 30'000'000);
+  EXPECT_EQ(Sum().creates, 0);
+  // Snapshots are there while no daemon runs.
+  Open();
+  ledger->Keep({{"red", {.snapshot_bytes = kMib}}}, kNow + 25'000);
+  ledger->EndOthers({});
+  ledger->SampleHost(0, kNow + 35'000);
+  Commit();
+  EXPECT_EQ(of("red").snapshot_kib_ms, 1024 * (3 * 10'000 + 25'000));
+  EXPECT_EQ(of("red").parked_us, 15'000'000);
+  EXPECT_EQ(of("blue").parked_us, 50'000'000) << "it keeps nothing more";
+  EXPECT_TRUE(Ask().complete);
+}
+
+TEST_F(LedgerTest, OnlySnapshotsOutliveTheHost) {
+  ledger->Keep({{"red", {.snapshot_bytes = kMib, .parked = 1}}}, kNow);
+  ledger->SampleHost(0, kNow + 1'000);
+  Commit();
+  const std::string record = [this] {
+    return Ask({.since_ms = kNow, .until_ms = kNow + 1, .by = UsageQuery::By::kSandbox})
+        .rows.at(0)
+        .record;
+  }();
+  Open("b0072d00-0000");
+  Commit();
+  Open("b0072d00-0000");
+  ledger->Keep({{"red", {.snapshot_bytes = kMib}}}, kNow + 100'000);
+  ledger->SampleHost(0, kNow + 100'000);
+  Commit();
+  EXPECT_EQ(Sum().parked_us, 1'000'000);
+  EXPECT_EQ(Sum().snapshot_kib_ms, 1024 * 100'000);
+  const UsageAnswer answer =
+      Ask({.since_ms = kNow, .until_ms = kNow + 1, .by = UsageQuery::By::kSandbox});
+  EXPECT_EQ(answer.rows.at(0).record, record) << "bills go by it";
+}
+
+TEST_F(LedgerTest, PoolsAreNobodys) {
+  ledger->KeepUnowned(2, kNow);
+  ledger->KeepUnowned(1, kNow + kHourMs);
+  ledger->SampleHost(0, kNow + kHourMs + 1'000);
+  Commit();
+  EXPECT_EQ(Ask().unallocated_parked_us, (2 * kHourMs + 1'000) * 1'000);
+  EXPECT_EQ(Ask({.since_ms = kNow, .until_ms = kNow + 1}).unallocated_parked_us,
+            2 * kHourMs * 1'000);
+  EXPECT_TRUE(Ask().rows.empty());
+}
+
 TEST_F(LedgerTest, AnEndCountsOnceWhoeverReportsItAgain) {
   Begin("a");
   const UsageReading end{.cpu_us = 900, .bytes_out = 5};
@@ -292,8 +354,37 @@ TEST_F(LedgerTest, RowsByOwnerLabelImageAndSandbox) {
   EXPECT_EQ(keys({.by = By::kLabel, .label = "te'am\"]"}), (Keys{{"", 300}}));
   EXPECT_EQ(keys({.by = By::kImage}), (Keys{{"busybox:latest", 300}}));
   EXPECT_EQ(keys({.by = By::kSandbox, .owner = "blue"}), (Keys{{"c", 100}}));
-  const UsageAnswer each = Ask({.since_ms = kNow, .until_ms = kNow + 1, .by = By::kSandbox});
-  EXPECT_EQ(each.rows.at(0).record.substr(0, 9), "b0071d00-");
+}
+
+// The numbers of a restored ledger are given out again.
+TEST_F(LedgerTest, RecordsAreUniqueAlsoAfterARestore) {
+  const auto records = [this] {
+    std::map<std::string, std::string> found;
+    for (const UsageRow& row :
+         Ask({.since_ms = kNow, .until_ms = kNow + 1, .by = UsageQuery::By::kSandbox}).rows) {
+      found[row.key] = row.record;
+    }
+    return found;
+  };
+  Begin("a");
+  Commit();
+  ledger.reset();
+  const std::string top = directory, copy = directory + "/copy";
+  std::filesystem::copy(top, copy);
+  Open();
+  Begin("b");
+  Commit();
+  const auto lost = records();
+  ledger.reset();
+  directory = copy;
+  Open();
+  directory = top;
+  Begin("c");
+  Commit();
+  const auto restored = records();
+  ASSERT_EQ(restored.size(), 2U);
+  EXPECT_EQ(restored.at("a"), lost.at("a"));
+  EXPECT_NE(restored.at("c"), lost.at("b"));
 }
 
 TEST_F(LedgerTest, NewLabelsCountForAll) {

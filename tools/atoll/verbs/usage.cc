@@ -48,20 +48,21 @@ void PrintCsv(const json& items) {
   PrintRow({"key", "record", "start", "cpu_seconds", "cpu_reserved_seconds",
             "memory_used_gib_seconds", "memory_reserved_gib_seconds", "network_bytes_in",
             "network_bytes_out", "io_bytes_read", "io_bytes_written", "disk_gib_seconds",
-            "commands", "creates", "cost"});
+            "commands", "creates", "snapshots_gib_seconds", "parked_seconds", "cost"});
   for (const json& item : items) {
-    PrintRow({TextOf(item, "key"), TextOf(item, "record"), TextOf(item, "start"),
-              Decimal(Number(item, "cpu_seconds"), 6),
-              Decimal(Number(item, "cpu_reserved_seconds"), 6),
-              Decimal(Number(item, "memory_used_gib_seconds"), 6),
-              Decimal(Number(item, "memory_reserved_gib_seconds"), 6),
-              Decimal(Number(item, "network_bytes", "in"), 0),
-              Decimal(Number(item, "network_bytes", "out"), 0),
-              Decimal(Number(item, "io_bytes", "read"), 0),
-              Decimal(Number(item, "io_bytes", "written"), 0),
-              Decimal(Number(item, "disk_gib_seconds"), 6), Decimal(Number(item, "commands"), 0),
-              Decimal(Number(item, "creates"), 0),
-              item.contains("cost") ? Decimal(Number(item, "cost"), 6) : ""});
+    PrintRow(
+        {TextOf(item, "key"), TextOf(item, "record"), TextOf(item, "start"),
+         Decimal(Number(item, "cpu_seconds"), 6), Decimal(Number(item, "cpu_reserved_seconds"), 6),
+         Decimal(Number(item, "memory_used_gib_seconds"), 6),
+         Decimal(Number(item, "memory_reserved_gib_seconds"), 6),
+         Decimal(Number(item, "network_bytes", "in"), 0),
+         Decimal(Number(item, "network_bytes", "out"), 0),
+         Decimal(Number(item, "io_bytes", "read"), 0),
+         Decimal(Number(item, "io_bytes", "written"), 0),
+         Decimal(Number(item, "disk_gib_seconds"), 6), Decimal(Number(item, "commands"), 0),
+         Decimal(Number(item, "creates"), 0), Decimal(Number(item, "snapshots_gib_seconds"), 6),
+         Decimal(Number(item, "parked_seconds"), 3),
+         item.contains("cost") ? Decimal(Number(item, "cost"), 6) : ""});
   }
 }
 
@@ -133,6 +134,10 @@ constexpr Sku kSkus[] = {
      [](const json& item) {
        return (Number(item, "network_bytes", "in") + Number(item, "network_bytes", "out")) / kGib;
      }},
+    {"snapshots_gib_hour", "GiB-Hours", "Snapshots kept",
+     [](const json& item) { return Number(item, "snapshots_gib_seconds") / kHour; }},
+    {"parked_hour", "Hours", "Members of templates parked",
+     [](const json& item) { return Number(item, "parked_seconds") / kHour; }},
 };
 
 // Returns the cells of a charge, in the order of kFocus.
@@ -193,7 +198,8 @@ void PrintFocus(const json& answer, const std::string& by) {
 void PrintTable(const json& answer) {
   const bool costs = answer.contains("currency");
   Table table({"KEY", "CPU s", "RESERVED CPU s", "MEMORY GiB·s", "RESERVED GiB·s", "IN", "OUT",
-               "COMMANDS", "CREATES", costs ? "COST " + TextOf(answer, "currency") : ""});
+               "COMMANDS", "CREATES", "SNAPSHOTS GiB·s", "PARKED s",
+               costs ? "COST " + TextOf(answer, "currency") : ""});
   for (const json& item : answer.value("items", json::array())) {
     const std::string start = item.contains("start") ? " " + TextOf(item, "start") : "";
     const auto bytes = [&](const char* way) {
@@ -205,6 +211,8 @@ void PrintTable(const json& answer) {
                   Decimal(Number(item, "memory_reserved_gib_seconds"), 1), bytes("in"),
                   bytes("out"), Decimal(Number(item, "commands"), 0),
                   Decimal(Number(item, "creates"), 0),
+                  Decimal(Number(item, "snapshots_gib_seconds"), 1),
+                  Decimal(Number(item, "parked_seconds"), 0),
                   costs ? Decimal(Number(item, "cost"), 4) : ""});
   }
   std::fputs(table.Text().c_str(), stdout);
