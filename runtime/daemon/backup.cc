@@ -3,10 +3,12 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zstd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -28,6 +30,7 @@
 #include "runtime/sandbox/volumes/volume_store.h"
 #include "runtime/spawner/store/store.h"
 #include "runtime/spawner/store/store_image.h"
+#include "runtime/tenants/usage/ledger.h"
 
 namespace atl::daemon {
 namespace {
@@ -43,6 +46,32 @@ constexpr const char* kImages = "images/images.db";
 constexpr const char* kRecords = "atoll.db";
 constexpr const char* kKeys[] = {"api_key", "route_key"};
 constexpr const char* kKeyStore = kKeyStoreFile;  // a database; absent without tenants
+// A database, compressed: it may have 300 MB, most of them small numbers. Absent if nothing was
+// ever metered.
+constexpr const char* kLedger = "usage.db";
+constexpr const char* kPackedLedger = "usage.db.zst";
+constexpr uint64_t kMaxLedger = uint64_t{1} << 30;
+
+Result<std::string> Pack(const std::string& bytes) {
+  std::string packed(ZSTD_compressBound(bytes.size()), '\0');
+  const size_t size = ZSTD_compress(packed.data(), packed.size(), bytes.data(), bytes.size(), 1);
+  if (ZSTD_isError(size) != 0) {
+    return Fail(Code::kInternal, std::string("zstd: ") + ZSTD_getErrorName(size));
+  }
+  packed.resize(size);
+  return packed;
+}
+
+// Returns nothing if these bytes were not made by Pack.
+std::optional<std::string> Unpacked(const std::string& packed) {
+  const uint64_t size = ZSTD_getFrameContentSize(packed.data(), packed.size());
+  if (size > kMaxLedger) return std::nullopt;  // also if the size is not known
+  std::string bytes(size, '\0');
+  if (ZSTD_decompress(bytes.data(), size, packed.data(), packed.size()) != size) {
+    return std::nullopt;
+  }
+  return bytes;
+}
 
 // Checks that this release can read the records of a state. Migrates it to the current schema.
 Status CheckRecords(const std::string& state) {
@@ -55,6 +84,10 @@ Status CheckRecords(const std::string& state) {
   ATOLL_TRY(pools->Load());
   ATOLL_ASSIGN(const auto templates, sandbox::TemplateStore::Open(path));
   ATOLL_TRY(templates->Load());
+  const std::string ledger = state + "/" + kLedger;
+  if (::access(ledger.c_str(), F_OK) == 0) {
+    ATOLL_ASSIGN([[maybe_unused]] const auto opened, tenants::Ledger::Open(ledger, "trial", {}));
+  }
   return {};
 }
 
@@ -121,6 +154,13 @@ Result<Backup> ParseBackup(const std::string& text, const std::string& file) {
     if (!bytes) return wrong(std::string(name) + " is damaged");
     backup.files.emplace_back(name, std::move(*bytes));
   }
+  if (const auto found = files->find(kPackedLedger); found != files->end()) {
+    const auto packed = found->is_string() ? DecodeBase64(found->get_ref<const std::string&>())
+                                           : std::optional<std::string>();
+    auto bytes = packed ? Unpacked(*packed) : std::nullopt;
+    if (!bytes) return wrong(std::string(kPackedLedger) + " is damaged");
+    backup.files.emplace(backup.files.begin(), kLedger, std::move(*bytes));
+  }
   return backup;
 }
 
@@ -177,7 +217,7 @@ Result<size_t> DiscardLaterLayers(const Config& config, const std::string& state
 
 // Also refuses the log of a missing database, because SQLite would apply it to the restored one.
 Status RefuseState(const std::string& state) {
-  for (const char* name : {kRecords, kImages}) {
+  for (const char* name : {kRecords, kImages, kLedger}) {
     for (const char* suffix : {"", "-wal"}) {
       if (::access((state + "/" + name + suffix).c_str(), F_OK) != 0) continue;
       return Fail(Code::kFailedPrecondition,
@@ -206,9 +246,18 @@ Result<StateFiles> ReadState(const Config& config) {
   return files;
 }
 
-std::string BackupText(const StateFiles& files, const std::string& store_id) {
+Result<std::string> BackupText(const Config& config, const StateFiles& files,
+                               const std::string& store_id) {
   json encoded = json::object();
   for (const auto& [name, bytes] : files) encoded[name] = EncodeBase64(bytes);
+  const std::string ledger = StateDir(config) + "/" + kLedger;
+  if (::access(ledger.c_str(), F_OK) == 0) {
+    // The meter's thread may write at the same time: this is what it has committed.
+    ATOLL_ASSIGN(sqlite::Db db, sqlite::Db::Open(ledger));
+    ATOLL_ASSIGN(const std::string bytes, db.Serialize());
+    ATOLL_ASSIGN(const std::string packed, Pack(bytes));
+    encoded[kPackedLedger] = EncodeBase64(packed);
+  }
   return JsonText({{"format", kFormat},
                    {"createdAt", api::FormatTime(SystemClock().UnixMillis())},
                    {"store", store_id},

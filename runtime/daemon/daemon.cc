@@ -318,12 +318,16 @@ void Daemon::TakeTiers(const std::vector<std::string>& tiers) {
 void Daemon::MakeBackup(std::function<void(Result<std::string>)> done) {
   layer_watch_->FindStore([this, done = std::move(done)](const Result<std::string>& store) {
     if (!store) return done(Fail(store.error()));
-    auto read = ReadState(config_);
-    if (!read) return done(Fail(std::move(read).error()));
-    const auto files = std::make_shared<StateFiles>(std::move(*read));
-    const auto text = std::make_shared<std::string>();
-    loop_->RunBlocking([files, store = *store, text] { *text = BackupText(*files, store); },
-                       [text, done] { done(std::move(*text)); });
+    // The ledger then has what was used until now.
+    sandboxes_->meter.Checkpoint([this, done, store = *store] {
+      auto read = ReadState(config_);
+      if (!read) return done(Fail(std::move(read).error()));
+      const auto files = std::make_shared<StateFiles>(std::move(*read));
+      const auto text = std::make_shared<Result<std::string>>(std::string());
+      loop_->RunBlocking(
+          [files, store, text, config = config_] { *text = BackupText(config, *files, store); },
+          [text, done] { done(std::move(*text)); });
+    });
   });
 }
 

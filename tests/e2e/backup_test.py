@@ -100,6 +100,37 @@ class Backup(unittest.TestCase):
         self.daemon.start().shutdown()
         self.assertIn(f'mv {self.state} {self.state}.old', self.restore(expect=1))
 
+    def test_usage_and_history_come_back(self):
+        daemon = self.enterContext(atoll.Daemon(usage_keep_days=30, prices_currency='EUR', prices_cpu_hour='1'))
+        self.daemon, self.state = daemon, daemon.data_dir / 'state'
+        self.file = daemon.top / 'state.json'
+        box = daemon.create(daemon.import_busybox(), metadata={'team': 'red'})
+        daemon.run(box, 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done')
+        daemon.delete(box)
+        past = lambda: daemon.request('GET', f'/v1/history/{box}')
+        atoll.until(lambda: past()['usage']['complete'], UNTIL, 'the last reading is there')
+        usage = lambda: daemon.request('GET', '/v1/usage?by=sandbox')['items']
+        told, remembered = usage(), past()
+        self.assertEqual([item['key'] for item in told], [box])
+        self.assertGreater(told[0]['cost'], 0)
+        self.backup()
+        daemon.delete(daemon.create('busybox:latest'))
+        daemon.shutdown()
+        self.lose_state()
+        text = self.file.read_text()
+        for damaged in (text.replace('"usage.db.zst":"', '"usage.db.zst":"AAAA'),
+                        text.replace('"usage.db.zst":"', '"usage.db.zst":"*')):
+            self.file.write_text(damaged)
+            self.refused('usage.db.zst is damaged')
+        self.file.write_text(text)
+        self.restore()
+        daemon.start()
+        self.assertEqual(usage(), told)
+        self.assertEqual(past(), remembered)
+        later = daemon.create('busybox:latest')
+        atoll.until(lambda: len(usage()) == 2, UNTIL, f'{later} is metered')
+        self.assertEqual(len({item['record'] for item in usage()}), 2)
+
     def test_what_came_after_it_is_gone(self):
         self.backup()
         layers = set(os.listdir(self.store / 'fs/layers'))

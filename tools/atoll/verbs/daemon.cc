@@ -59,7 +59,8 @@ void AddDaemonVerbs(Verb& root, const Settings& settings) {
       .Does([all, &settings] { return Shutdown(settings, *all); });
 
   const auto file = std::make_shared<std::string>();
-  root.Add("backup", "Save the daemon's state: images' names, volumes, snapshots, pools, keys")
+  root.Add("backup",
+           "Save the daemon's state: images' names, volumes, snapshots, pools, usage, keys")
       .Takes(Argument{"FILE", "Where to; it must not be there yet", file.get()})
       .Says(
           "The store, with the layers and volumes themselves, is copied afterwards:\n"
