@@ -132,6 +132,35 @@ class Ingress(unittest.TestCase):
                         else:
                             self.assertIn(status, (403, 404), text)
 
+    def test_a_refused_entry_of_a_known_key_is_audited(self):
+        narrowed = self.daemon.new_key('developer', routes=['GET /sandboxes/{sandbox_id}/endpoints/{port}'])
+        keys = {**{role: self.keys[role] for role in ('viewer', 'auditor', 'admin')}, 'developer': narrowed}
+        shown = {role: {'OPEN-SANDBOX-API-KEY': key} for role, key in keys.items() if role != 'developer'}
+        path = f'/v1/sandboxes/{self.red}/endpoints/44772'
+        # An endpoint's token alone names its key, too.
+        shown['developer'] = json.loads(self.daemon.ask(narrowed, 'GET', path)[1])['headers']
+
+        def refused(method, target, headers, request):
+            """The line of a refusal. A second has twenty at most, so that it may need another one."""
+            def line():
+                status, _, text = self.ask(method, target, {**headers, 'X-Request-ID': request})
+                self.assertEqual(status, 403, text)
+                lines = self.daemon.ask(self.keys['auditor'], 'GET', '/v1/audit?action=authz.denied&limit=1000')[1]
+                found = [json.loads(line) for line in lines.splitlines() if f'"{request}"' in line]
+                return found[0] if found else None
+            return until(line, 20 * atoll.SLOWNESS, 'a line')
+
+        line = refused('POST', '/v1/images/prune', shown['viewer'], 'refused-prune')
+        self.assertEqual(line['what']['reason'], 'POST /images/prune')
+        for form, (target, route) in forms(self.red, 44772, '/command').items():
+            for role, headers in shown.items():
+                line = refused('POST', target, {**route, **headers}, f'refused-{form}-{role}'.replace(' ', '-'))
+                with self.subTest(form=form, role=role):
+                    self.assertEqual(line['actor'], {'kind': 'key', 'id': 'k_' + keys[role].split('_')[1],
+                                                     'role': role})
+                    self.assertEqual((line['target']['id'], line['outcome']), (self.red, 'denied'))
+                    self.assertEqual(line['what']['reason'], 'POST /proxy/44772/command')
+
     def test_a_sandbox_of_another_team_is_an_unknown_id(self):
         own = self.token('developer', self.red)['X-EXECD-ACCESS-TOKEN']
         for port in (44772, 18080, 8000):

@@ -52,8 +52,8 @@ void Auditor::WriteOwn(std::string_view action, const std::string& id,
 }
 
 void Auditor::Refused(std::string_view action, const http::Request& request,
-                      std::string_view reason, const tenants::Caller* caller,
-                      std::string_view sandbox) {
+                      std::string_view request_id, std::string_view reason,
+                      const tenants::Identity* holder, std::string_view sandbox) {
   const int64_t second = clock_.BootMicros() / 1'000'000;
   if (std::exchange(second_, second) != second) refusals_ = 0;
   if (++refusals_ > kRefusalsPerSecond) {
@@ -64,11 +64,13 @@ void Auditor::Refused(std::string_view action, const http::Request& request,
               .outcome = "denied",
               .actor = {.kind = "nobody"},
               .from = SourceOf(request),
+              .request = std::string(request_id),
               .trace = TraceOf(request),
               .what = {{"reason", std::string(reason)}}};
-  if (caller != nullptr) {
-    event.actor = ActorOf(*caller);
-    event.tenant = caller->tenant;
+  if (holder != nullptr) {
+    event.actor =
+        ActorOf({.key_id = holder->key_id, .role = holder->role, .subject = holder->subject});
+    event.tenant = holder->tenant;
   }
   if (!sandbox.empty()) {
     event.target = {.kind = "sandbox", .id = std::string(sandbox)};

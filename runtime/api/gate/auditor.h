@@ -18,6 +18,7 @@
 #include "runtime/tenants/audit/audit_log.h"
 #include "runtime/tenants/audit/level.h"
 #include "runtime/tenants/caller.h"
+#include "runtime/tenants/identity.h"
 
 namespace atl::api {
 
@@ -56,9 +57,10 @@ class Auditor {
   void WriteOwn(std::string_view action, const std::string& id, std::vector<audit::Fact> what);
 
   // A request without a right key or token ("login.failed"), or without the right to its route
-  // ("authz.denied", then with its caller).
-  void Refused(std::string_view action, const http::Request& request, std::string_view reason,
-               const tenants::Caller* caller, std::string_view sandbox);
+  // ("authz.denied"). `holder`: of the key or token that the request shows; null: nobody known.
+  // `sandbox`: the one that it would enter; else empty.
+  void Refused(std::string_view action, const http::Request& request, std::string_view request_id,
+               std::string_view reason, const tenants::Identity* holder, std::string_view sandbox);
   // Returns true if this is the first use of the port by that key for ten minutes.
   bool IsFirstUse(std::string_view key_id, std::string_view sandbox, std::string_view port);
   // A sandbox was denied a destination `count` times.

@@ -33,13 +33,13 @@ void Authenticator::SetApiKey(const std::string& api_key) {
   identity_ = {.key_id = KeyId(secret_, api_key)};
 }
 
-Parsed<tenants::Identity> Authenticator::CheckOneKey(const http::Request& request) {
-  auto authorised = Authorise(request, api_key_);
+Parsed<tenants::Identity> Authenticator::CheckOneKey(const Call& call) {
+  auto authorised = Authorise(call.request(), api_key_);
   if (authorised) return identity_;
-  refusals_.Add(api_key_.empty()         ? Refusals::Reason::kWebPage
-                : KeyOf(request).empty() ? Refusals::Reason::kMissingKey
-                                         : Refusals::Reason::kWrongKey,
-                request);
+  refusals_.Add(api_key_.empty()                ? Refusals::Reason::kWebPage
+                : KeyOf(call.request()).empty() ? Refusals::Reason::kMissingKey
+                                                : Refusals::Reason::kWrongKey,
+                call.request(), call.request_id());
   return Refuse(std::move(authorised).error());
 }
 
@@ -48,22 +48,23 @@ void Authenticator::Identify(const Call& call,
   const http::Request& request = call.request();
   const std::string_view key = KeyOf(request);
   if (key.empty()) {
-    refusals_.Add(Refusals::Reason::kMissingKey, request);
+    refusals_.Add(Refusals::Reason::kMissingKey, request, call.request_id());
     return done(Refuse(MissingKey()));
   }
-  if (HasTwoKeys(request)) return done(Refuse(Deny(request, Denial::kUnknown, false)));
+  if (HasTwoKeys(request)) return done(Refuse(Deny(call, Denial::kUnknown, false)));
   // A source that guesses does not get the provider to work. A right key is never limited.
   const bool vouched = directory_->IsVouchedFor(key);
   const bool may_ask = vouched || !guesses_.IsSpent({}, request.peer, SystemClock().UnixMillis());
   directory_->Authenticate(
       key, may_ask, [this, call, vouched, done = std::move(done)](tenants::Authenticated holder) {
         if (holder) return done(*std::move(holder));
-        done(Refuse(Deny(call.request(), holder.error(), vouched)));
+        done(Refuse(Deny(call, holder.error(), vouched)));
       });
 }
 
-http::Response Authenticator::Deny(const http::Request& request, Denial denial, bool vouched) {
-  refusals_.Add(ReasonOf(denial), request);
+http::Response Authenticator::Deny(const Call& call, Denial denial, bool vouched) {
+  const http::Request& request = call.request();
+  refusals_.Add(ReasonOf(denial), request, call.request_id());
   // A key that was never right counts as a guess also without an answer: each has cost the provider
   // a question.
   const bool too_many =

@@ -35,7 +35,7 @@ class Authenticator {
   bool NeedsKey() const { return has_tenants() || !api_key_.empty(); }
 
   // Returns the holder of the one key, or the refusal (see Authorise). Not for tenants.
-  Parsed<tenants::Identity> CheckOneKey(const http::Request& request);
+  Parsed<tenants::Identity> CheckOneKey(const Call& call);
 
   // Calls `done` with the holder of the request's key, or with the refusal. Needs tenants.
   //   401 MISSING_API_KEY, INVALID_API_KEY   no key; an unknown, expired or revoked one; two keys
@@ -49,7 +49,7 @@ class Authenticator {
 
  private:
   // `vouched`: the provider has vouched for the key before.
-  http::Response Deny(const http::Request& request, tenants::Denial denial, bool vouched);
+  http::Response Deny(const Call& call, tenants::Denial denial, bool vouched);
 
   const std::string secret_;
   tenants::Directory* const directory_;

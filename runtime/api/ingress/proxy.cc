@@ -388,7 +388,7 @@ void Enter(Call call, const Route& route, int port, const Entry& entry,
   auto upstream = UpstreamFor(call.request(), route, entry.sandbox, socket_path, rules);
   if (!upstream) {
     if (upstream.error().status == 401) {
-      rules.refusals->Add(Refusals::Reason::kSandboxToken, call.request(), id);
+      rules.refusals->Add(Refusals::Reason::kSandboxToken, call.request(), call.request_id(), id);
     }
     return call.Respond(std::move(upstream).error());
   }
@@ -433,10 +433,10 @@ void JudgeAndEnter(Call call, const Route& route, int port, std::optional<tenant
                    sandbox::Sandboxes& sandboxes, netpolicy::Network& network, ProxyRules rules) {
   const std::string id(route.id);
   rules.unix_ms = SystemClock().UnixMillis();
-  auto entry = rules.judge->Judge(call.request(), route, port, std::move(holder), rules.unix_ms);
+  auto entry = rules.judge->Judge(call.request(), route, port, &holder, rules.unix_ms);
   if (!entry) {
     rules.refusals->Add(entry.error(), RightsAtPort(port, call.request().method, route.rest),
-                        call.request(), id);
+                        call.request(), call.request_id(), holder ? &*holder : nullptr, id);
     return call.Respond(std::move(entry).error());
   }
   call.SetCaller(entry->caller);

@@ -154,11 +154,11 @@ Parsed<tenants::Caller> ProxyJudge::Anonymous(const http::Request& request, cons
 }
 
 Parsed<Entry> ProxyJudge::Judge(const http::Request& request, const Route& route, int port,
-                                std::optional<tenants::Identity> holder, int64_t unix_ms) const {
+                                std::optional<tenants::Identity>* holder, int64_t unix_ms) const {
   auto shown = ReadTokens(request, route.id);
   if (!shown) return Refuse(std::move(shown).error());
   // The holder of the key acts, whoever else has got a token of this sandbox.
-  if (!holder) holder = std::move(shown->holder);
+  if (!*holder) *holder = std::move(shown->holder);
   const bool verified = IsSigned(route, port, ingress_);
   Entry entry;
   entry.key = KeyShown(request, route);
@@ -170,15 +170,15 @@ Parsed<Entry> ProxyJudge::Judge(const http::Request& request, const Route& route
   const auto find = [&](const tenants::Caller& caller) {
     return valid ? registry_.Find(caller, id) : nullptr;
   };
-  if (!holder) {
+  if (!*holder) {
     auto caller = Anonymous(request, route, port, *shown, verified, unix_ms);
     if (!caller) return Refuse(std::move(caller).error());
     entry.caller = *std::move(caller);
     entry.sandbox = find(entry.caller);
   } else {
-    const bool asks_why = entry.rights->Of(holder->role) == Reach::kOwnOrReason;
+    const bool asks_why = entry.rights->Of((*holder)->role) == Reach::kOwnOrReason;
     std::string reason = asks_why ? ReasonOf(entry.rest) : std::string();
-    auto caller = api::Judge(*entry.rights, *holder, reason);
+    auto caller = api::Judge(*entry.rights, **holder, reason);
     if (!caller) return Refuse(std::move(caller).error());
     entry.caller = *std::move(caller);
     entry.sandbox = find(entry.caller);

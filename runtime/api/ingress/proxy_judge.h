@@ -63,9 +63,10 @@ class ProxyJudge {
   // Returns the API key that counts for the request. Empty: it has none, or a bearer token that is
   // meant for the server in the sandbox, because something else says who comes.
   static std::string_view KeyShown(const http::Request& request, const Route& route);
-  // Refuses with 401, 403 or 429. `holder`: of the key that the request shows, if it shows one.
+  // Refuses with 401, 403 or 429. `holder`: of the key that the request shows; if it shows none,
+  // set to the holder of the endpoint's token that it shows.
   Parsed<Entry> Judge(const http::Request& request, const Route& route, int port,
-                      std::optional<tenants::Identity> holder, int64_t unix_ms) const;
+                      std::optional<tenants::Identity>* holder, int64_t unix_ms) const;
 
  private:
   struct Shown;

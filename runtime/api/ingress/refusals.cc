@@ -17,11 +17,12 @@ constexpr size_t kMostOfPath = 200;
 
 }  // namespace
 
-void Refusals::Add(Reason reason, const http::Request& request, std::string_view sandbox) {
+void Refusals::Add(Reason reason, const http::Request& request, std::string_view request_id,
+                   std::string_view sandbox) {
   ++counts_[static_cast<size_t>(reason)];
   if (auditor_) {
-    auditor_->Refused("login.failed", request, kRefusalNames[static_cast<size_t>(reason)], nullptr,
-                      sandbox);
+    auditor_->Refused("login.failed", request, request_id,
+                      kRefusalNames[static_cast<size_t>(reason)], nullptr, sandbox);
   }
   const int64_t second = SystemClock().BootMicros() / 1'000'000;
   if (std::exchange(second_, second) != second) lines_ = 0;
@@ -44,9 +45,14 @@ void Refusals::Add(Reason reason, const http::Request& request, std::string_view
 }
 
 void Refusals::Add(const http::Response& refusal, const Rights& rights,
-                   const http::Request& request, std::string_view sandbox) {
-  if (refusal.status == 401) Add(Reason::kSandboxToken, request, sandbox);
-  if (refusal.status == 403) ++denied_[rights.action.empty() ? "read" : rights.action];
+                   const http::Request& request, std::string_view request_id,
+                   const tenants::Identity* holder, std::string_view sandbox) {
+  if (refusal.status == 401) Add(Reason::kSandboxToken, request, request_id, sandbox);
+  if (refusal.status != 403) return;
+  ++denied_[rights.action.empty() ? "read" : rights.action];
+  if (auditor_) {
+    auditor_->Refused("authz.denied", request, request_id, RouteName(rights), holder, sandbox);
+  }
 }
 
 void Refusals::AddMetrics(MetricSet* metrics) const {

@@ -32,15 +32,18 @@ class Refusals {
     kTenantGone,  // a key of a tenant that is not configured any more
     kProvider,    // the provider of tenants could not be asked
   };
-  // `secret` is that of KeyId. `auditor` gets each refusal as "login.failed"; null: no audit log.
+  // `secret` is that of KeyId. `auditor` may be null: no audit log.
   Refusals(std::string secret, std::shared_ptr<Auditor> auditor)
       : secret_(std::move(secret)), auditor_(std::move(auditor)) {}
 
   // `sandbox` is the sandbox whose token was required; else empty.
-  void Add(Reason reason, const http::Request& request, std::string_view sandbox = {});
-  // Counts the refusal of a request that has been judged by `rights`: a wrong or missing right
-  // (401) or a right that the caller lacks (403).
+  void Add(Reason reason, const http::Request& request, std::string_view request_id,
+           std::string_view sandbox = {});
+  // Adds the refusal of a request that has been judged by `rights`: a wrong or missing right (401),
+  // or a right that the holder of its key or token lacks (403). The auditor gets the latter as
+  // "authz.denied". `holder` null: nobody known. `sandbox` is the one that the request would enter.
   void Add(const http::Response& refusal, const Rights& rights, const http::Request& request,
+           std::string_view request_id, const tenants::Identity* holder,
            std::string_view sandbox = {});
   void AddMetrics(MetricSet* metrics) const;
 

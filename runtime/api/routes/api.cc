@@ -145,7 +145,7 @@ void Api::Route(Call call, const std::optional<tenants::Identity>& known) {
     return Answer(std::move(call), std::move(match));
   }
   if (!authenticator_.has_tenants()) {
-    auto identity = authenticator_.CheckOneKey(call.request());
+    auto identity = authenticator_.CheckOneKey(call);
     if (!identity) return call.Respond(std::move(identity).error());
     return Enter(std::move(call), std::move(match), *identity);
   }
@@ -172,15 +172,8 @@ void Api::Enter(Call call, Router::Match match, const tenants::Identity& identit
   }
   auto caller = Judge(*match.rights, identity);
   if (!caller) {
-    authenticator_.refusals().Add(caller.error(), *match.rights, call.request());
-    if (parts_.auditor) {
-      const tenants::Caller denied{.tenant = identity.tenant,
-                                   .key_id = identity.key_id,
-                                   .role = identity.role,
-                                   .subject = identity.subject};
-      parts_.auditor->Refused("authz.denied", call.request(), RouteName(*match.rights), &denied,
-                              {});
-    }
+    authenticator_.refusals().Add(caller.error(), *match.rights, call.request(), call.request_id(),
+                                  &identity);
     return call.Respond(std::move(caller).error());
   }
   call.SetCaller(*caller);
