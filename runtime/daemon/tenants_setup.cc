@@ -32,8 +32,8 @@ Result<std::unique_ptr<tenants::Directory>> OpenDirectory(const Config& config, 
   if (config.tenants_provider.empty()) return std::unique_ptr<tenants::Directory>();
   ATOLL_ASSIGN(tenants::TenantsFile file, ReadTenants(config));
   WarnOfTenants(file);
-  ATOLL_ASSIGN(auto keys,
-               tenants::KeyStore::Open(StateDir(config) + "/" + kKeyStoreFile, SystemClock()));
+  ATOLL_ASSIGN(auto keys, tenants::KeyStore::Open(StateDir(config) + "/" + kKeyStoreFile, loop,
+                                                  SystemClock()));
   std::unique_ptr<tenants::HttpProvider> provider;
   if (config.tenants_provider == "http") {
     const tenants::HttpProvider::Settings settings{.endpoint = config.tenants_endpoint,

@@ -72,6 +72,9 @@ class Directory {
   // Returns the holder of a living key, by the key's id. For tokens that were made from a key.
   Authenticated Find(const std::string& key_id) const;
 
+  // Changes of keys count at once. Calls `done` when all changes so far survive a power cut; error:
+  // they could not be written, and are undone, except that what a key had opened has ended.
+  void WhenDurable(std::function<void(Status)> done) { parts_.keys->WhenDurable(std::move(done)); }
   // Makes a key. The role must fit: viewer and developer belong to a tenant, the others to the
   // host. kInvalidArgument: it does not fit. kNotFound: there is no such tenant.
   Result<NewKey> Make(const KeyRequest& wanted, const std::string& creator);

@@ -1,11 +1,13 @@
 #include "runtime/tenants/key_store.h"
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "runtime/base/base64.h"
 #include "runtime/base/json_text.h"
+#include "runtime/base/log.h"
 #include "runtime/base/same_secret.h"
 #include "runtime/base/sha256.h"
 #include "runtime/base/sys.h"
@@ -81,26 +83,69 @@ bool IsStoredKey(std::string_view text) {
          text[kPrefix.size() + kIdSize] == '_';
 }
 
-Result<std::unique_ptr<KeyStore>> KeyStore::Open(const std::string& path, const Clock& clock) {
+// The database of the keys. One thread at a time uses it.
+struct KeyStore::Database {
+  explicit Database(sqlite::Db opened) : db(std::move(opened)) {}
+  Status Prepare();
+  Status Write(const KeyRecord& record);
+  // Writes a batch in one transaction, which survives a power cut.
+  Status Write(const std::vector<KeyRecord>& changed, const std::vector<KeyRecord>& used,
+               const std::vector<std::string>& old);
+
+  sqlite::Db db;
+  std::optional<sqlite::Stmt> write, use, remove;
+};
+
+Status KeyStore::Database::Prepare() {
+  ATOLL_TRY(sqlite::Migrate(db, kSteps));
+  ATOLL_ASSIGN(write, db.Prepare("INSERT OR REPLACE INTO keys VALUES (?,?,?,?,?,?,?,?,?,?,?)"));
+  ATOLL_ASSIGN(use, db.Prepare("UPDATE keys SET used=? WHERE id=?"));
+  ATOLL_ASSIGN(remove, db.Prepare("DELETE FROM keys WHERE id=?"));
+  return {};
+}
+
+Status KeyStore::Database::Write(const KeyRecord& record) {
+  return write->Bind(1, record.id)
+      .BindBlob(2, record.hash)
+      .Bind(3, record.tenant)
+      .Bind(4, RoleName(record.role))
+      .Bind(5, record.name)
+      .Bind(6, record.creator)
+      .Bind(7, record.created_at_ms)
+      .Bind(8, record.expires_at_ms)
+      .Bind(9, record.revoked_at_ms)
+      .Bind(10, record.last_use_ms)
+      .Bind(11, NarrowingText(record.narrowing.get()))
+      .Run();
+}
+
+Status KeyStore::Database::Write(const std::vector<KeyRecord>& changed,
+                                 const std::vector<KeyRecord>& used,
+                                 const std::vector<std::string>& old) {
+  ATOLL_ASSIGN(auto transaction, sqlite::Transaction::Begin(db));
+  for (const KeyRecord& record : changed) ATOLL_TRY(Write(record));
+  for (const KeyRecord& record : used) {
+    ATOLL_TRY(use->Bind(1, record.last_use_ms).Bind(2, record.id).Run());
+  }
+  for (const std::string& id : old) ATOLL_TRY(remove->Bind(1, id).Run());
+  return transaction.Commit();
+}
+
+Result<std::unique_ptr<KeyStore>> KeyStore::Open(const std::string& path, Loop& loop,
+                                                 const Clock& clock) {
   ATOLL_ASSIGN(sqlite::Db db, sqlite::Db::Open(path, {.log_bytes = 256 << 10, .durable = true}));
-  std::unique_ptr<KeyStore> store(new KeyStore(std::move(db), clock));
-  ATOLL_TRY(store->Prepare());
+  const auto database = std::make_shared<Database>(std::move(db));
+  ATOLL_TRY(database->Prepare());
+  std::unique_ptr<KeyStore> store(new KeyStore(loop, clock, database));
   ATOLL_TRY(store->Load());
   return store;
 }
 
-Status KeyStore::Prepare() {
-  ATOLL_TRY(sqlite::Migrate(db_, kSteps));
-  ATOLL_ASSIGN(write_, db_.Prepare("INSERT OR REPLACE INTO keys VALUES (?,?,?,?,?,?,?,?,?,?,?)"));
-  ATOLL_ASSIGN(use_, db_.Prepare("UPDATE keys SET used=? WHERE id=?"));
-  ATOLL_ASSIGN(remove_, db_.Prepare("DELETE FROM keys WHERE id=?"));
-  return {};
-}
-
 Status KeyStore::Load() {
-  ATOLL_ASSIGN(sqlite::Stmt rows,
-               db_.Prepare("SELECT id,hash,tenant,role,name,creator,created,expires,revoked,used,"
-                           "narrowing FROM keys"));
+  ATOLL_ASSIGN(
+      sqlite::Stmt rows,
+      database_->db.Prepare("SELECT id,hash,tenant,role,name,creator,created,expires,revoked,used,"
+                            "narrowing FROM keys"));
   while (true) {
     ATOLL_ASSIGN(const bool more, rows.Step());
     if (!more) return {};
@@ -124,19 +169,79 @@ Status KeyStore::Load() {
   }
 }
 
-Status KeyStore::Write(const KeyRecord& record) {
-  return write_->Bind(1, record.id)
-      .BindBlob(2, record.hash)
-      .Bind(3, record.tenant)
-      .Bind(4, RoleName(record.role))
-      .Bind(5, record.name)
-      .Bind(6, record.creator)
-      .Bind(7, record.created_at_ms)
-      .Bind(8, record.expires_at_ms)
-      .Bind(9, record.revoked_at_ms)
-      .Bind(10, record.last_use_ms)
-      .Bind(11, NarrowingText(record.narrowing.get()))
-      .Run();
+void KeyStore::Put(KeyRecord record) {
+  Change change{.id = record.id, .before = {}};
+  if (const auto found = keys_.find(record.id); found != keys_.end()) {
+    change.before = std::move(found->second);
+  }
+  keys_[change.id] = std::move(record);
+  next_.changes.push_back(std::move(change));
+  Schedule();
+}
+
+void KeyStore::WhenDurable(std::function<void(Status)> done) {
+  next_.waiting.push_back(std::move(done));
+  Schedule();
+}
+
+void KeyStore::Schedule() {
+  if (writing_ || std::exchange(scheduled_, true)) return;
+  loop_.Post(guard_([this] {
+    scheduled_ = false;
+    WriteNext();
+  }));
+}
+
+void KeyStore::WriteNext() {
+  writing_ = true;
+  now_ = std::exchange(next_, {});
+  struct Job {
+    std::vector<KeyRecord> changed, used;
+    std::vector<std::string> old;
+    Status status;
+  };
+  const auto job = std::make_shared<Job>();
+  // A key may have been forgotten meanwhile.
+  const auto add = [this](const std::string& id, std::vector<KeyRecord>* records) {
+    const auto found = keys_.find(id);
+    if (found != keys_.end()) records->push_back(found->second);
+  };
+  for (const Change& change : now_.changes) add(change.id, &job->changed);
+  for (const std::string& id : now_.used) add(id, &job->used);
+  job->old = now_.old;
+  loop_.RunBlocking(
+      [job, database = database_] {
+        job->status = database->Write(job->changed, job->used, job->old);
+      },
+      guard_([this, job] { Written(job->status); }));
+}
+
+void KeyStore::Undo(const std::vector<Change>& changes) {
+  for (auto change = changes.rbegin(); change != changes.rend(); ++change) {
+    if (change->before) {
+      keys_[change->id] = *change->before;
+    } else {
+      keys_.erase(change->id);
+    }
+  }
+}
+
+void KeyStore::Written(const Status& status) {
+  writing_ = false;
+  Batch done = std::exchange(now_, {});
+  if (status) {
+    for (const std::string& id : done.old) keys_.erase(id);
+  } else {
+    // Later changes build on those that failed, so they fail, too.
+    Batch later = std::exchange(next_, {});
+    Undo(later.changes);
+    Undo(done.changes);
+    used_.insert(done.used.begin(), done.used.end());
+    used_.insert(later.used.begin(), later.used.end());
+    std::move(later.waiting.begin(), later.waiting.end(), std::back_inserter(done.waiting));
+  }
+  if (!next_.changes.empty() || !next_.waiting.empty()) Schedule();
+  for (const auto& waiting : done.waiting) waiting(status);
 }
 
 Result<NewKey> KeyStore::Make(KeyRecord wanted) {
@@ -159,8 +264,7 @@ Result<NewKey> KeyStore::Make(KeyRecord wanted) {
   made.record.created_at_ms = clock_.UnixMillis();
   made.record.last_use_ms = 0;
   made.record.revoked_at_ms = 0;
-  ATOLL_TRY(Write(made.record));
-  keys_.emplace(made.record.id, made.record);
+  Put(made.record);
   return made;
 }
 
@@ -169,8 +273,7 @@ Status KeyStore::SetExpiry(const std::string& id, int64_t expires_at_ms) {
   if (found == keys_.end()) return Fail(Code::kNotFound, "there is no key " + id.substr(0, 64));
   KeyRecord changed = found->second;
   changed.expires_at_ms = expires_at_ms;
-  ATOLL_TRY(Write(changed));
-  found->second = std::move(changed);
+  Put(std::move(changed));
   return {};
 }
 
@@ -180,20 +283,19 @@ Status KeyStore::Revoke(const std::string& id) {
   if (found->second.revoked_at_ms != 0) return {};
   KeyRecord changed = found->second;
   changed.revoked_at_ms = clock_.UnixMillis();
-  ATOLL_TRY(Write(changed));
-  found->second = std::move(changed);
+  Put(std::move(changed));
   return {};
 }
 
 Result<std::optional<std::string>> KeyStore::Adopter() {
-  ATOLL_ASSIGN(sqlite::Stmt row, db_.Prepare("SELECT tenant FROM adopter"));
+  ATOLL_ASSIGN(sqlite::Stmt row, database_->db.Prepare("SELECT tenant FROM adopter"));
   ATOLL_ASSIGN(const bool found, row.Step());
   if (!found) return std::nullopt;
   return row.ColumnText(0);
 }
 
 Status KeyStore::SetAdopter(const std::string& tenant) {
-  ATOLL_ASSIGN(sqlite::Stmt insert, db_.Prepare("INSERT INTO adopter VALUES (?)"));
+  ATOLL_ASSIGN(sqlite::Stmt insert, database_->db.Prepare("INSERT INTO adopter VALUES (?)"));
   return insert.Bind(1, tenant).Run();
 }
 
@@ -230,8 +332,10 @@ void KeyStore::Use(const std::string& id) {
   used_.insert(id);
 }
 
-Status KeyStore::WriteUses() {
+void KeyStore::WriteUses() {
   const int64_t now = clock_.UnixMillis();
+  // The disk is slower than a minute.
+  if (!next_.used.empty() || !next_.old.empty()) return;
   std::vector<std::string> old;
   for (const auto& [id, record] : keys_) {
     const int64_t ended = record.revoked_at_ms != 0 ? record.revoked_at_ms
@@ -239,20 +343,17 @@ Status KeyStore::WriteUses() {
                                                     : now;
     if (now - ended > kKeepEndedMs && old.size() < kUsesAtOnce) old.push_back(id);
   }
-  if (used_.empty() && old.empty()) return {};
-  ATOLL_ASSIGN(auto transaction, sqlite::Transaction::Begin(db_));
+  if (used_.empty() && old.empty()) return;
+  next_.old = std::move(old);
   const auto end =
       std::next(used_.begin(), static_cast<std::ptrdiff_t>(std::min(used_.size(), kUsesAtOnce)));
-  for (auto id = used_.begin(); id != end; ++id) {
-    const auto found = keys_.find(*id);
-    if (found == keys_.end()) continue;
-    ATOLL_TRY(use_->Bind(1, found->second.last_use_ms).Bind(2, found->first).Run());
-  }
-  for (const std::string& id : old) ATOLL_TRY(remove_->Bind(1, id).Run());
-  ATOLL_TRY(transaction.Commit());
+  std::copy_if(used_.begin(), end, std::back_inserter(next_.used),
+               [this](const std::string& id) { return keys_.contains(id); });
   used_.erase(used_.begin(), end);
-  for (const std::string& id : old) keys_.erase(id);
-  return {};
+  WhenDurable([](const Status& written) {
+    if (written) return;
+    LogLine(LogLevel::kWarning, "cannot write when keys were used").Add(written.error());
+  });
 }
 
 }  // namespace atl::tenants

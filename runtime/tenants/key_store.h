@@ -6,11 +6,14 @@
 // A key that has ended stays listed for kKeepEnded, so that the log can tell a revoked key from an
 // unknown one.
 //
-// Thread rule: on the loop. All keys are in memory; a look-up reads no file. A change is one row
-// and an fsync. Uses are written together, kUsesAtOnce rows at most.
+// Thread rule: on the loop. All keys are in memory; a look-up reads no file. A change counts at
+// once and is written by a pool thread, because an fsync may take hundreds of milliseconds. Changes
+// that are made meanwhile are written together, by one transaction and one fsync. Whoever was told
+// of a change before WhenDurable was told of something that a power cut may undo.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -20,6 +23,8 @@
 #include <vector>
 
 #include "runtime/base/clock.h"
+#include "runtime/base/guard.h"
+#include "runtime/base/loop.h"
 #include "runtime/base/result.h"
 #include "runtime/base/sqlite.h"
 #include "runtime/tenants/identity.h"
@@ -60,14 +65,21 @@ class KeyStore {
   static constexpr size_t kUsesAtOnce = 100;
 
   // Opens or creates the database. `path` may be ":memory:".
-  static Result<std::unique_ptr<KeyStore>> Open(const std::string& path, const Clock& clock);
+  static Result<std::unique_ptr<KeyStore>> Open(const std::string& path, Loop& loop,
+                                                const Clock& clock);
+  KeyStore(const KeyStore&) = delete;
+  KeyStore& operator=(const KeyStore&) = delete;
 
   // Makes a key. `wanted` has all but id, hash, and the times of creation and use.
-  // kResourceExhausted: too many keys, or the disk is full.
+  // kResourceExhausted: too many keys.
   Result<NewKey> Make(KeyRecord wanted);
   // Sets when the key ends. kNotFound: there is no such key.
   Status SetExpiry(const std::string& id, int64_t expires_at_ms);
   Status Revoke(const std::string& id);
+  // Calls `done` on the loop, later, when all changes so far survive a power cut. Changes that were
+  // made within one call of the loop are written all or not at all. Error: they could not be
+  // written, and are undone.
+  void WhenDurable(std::function<void(Status)> done);
 
   // Returns the key's record, alive or not; null if there is none. Valid until the next change.
   const KeyRecord* Find(const std::string& id) const;
@@ -77,26 +89,51 @@ class KeyStore {
   std::vector<const KeyRecord*> All() const;
 
   // Returns the tenant that has adopted what had no owner; nothing if none has. A daemon adopts
-  // once, when it gets tenants: what admins make later stays the host's.
+  // once, when it gets tenants: what admins make later stays the host's. Both wait for the disk,
+  // and are for the start, before any change of a key.
   Result<std::optional<std::string>> Adopter();
   Status SetAdopter(const std::string& tenant);
 
   // Notes that the key was used now.
   void Use(const std::string& id);
-  // Writes the uses that have been noted, and removes keys that ended long ago. Call once a minute.
-  Status WriteUses();
+  // Writes the uses that have been noted, kUsesAtOnce at most, and forgets keys that ended long
+  // ago. Call once a minute. An error goes to the log, and the next call tries again.
+  void WriteUses();
 
  private:
-  KeyStore(sqlite::Db db, const Clock& clock) : db_(std::move(db)), clock_(clock) {}
-  Status Prepare();
+  struct Database;
+  // A change that is not on disk yet.
+  struct Change {
+    std::string id;
+    std::optional<KeyRecord> before;  // nothing: the key was made
+  };
+  // The contents of one transaction.
+  struct Batch {
+    std::vector<Change> changes;
+    std::vector<std::string> used, old;
+    std::vector<std::function<void(Status)>> waiting;
+  };
+  KeyStore(Loop& loop, const Clock& clock, std::shared_ptr<Database> database)
+      : loop_(loop), clock_(clock), database_(std::move(database)) {}
   Status Load();
-  Status Write(const KeyRecord& record);
+  // Replaces the record, and notes the change.
+  void Put(KeyRecord record);
+  // Has the next batch written, when the running call of the loop and the batch before are done.
+  void Schedule();
+  void WriteNext();
+  void Written(const Status& status);
+  void Undo(const std::vector<Change>& changes);
 
-  sqlite::Db db_;
-  std::optional<sqlite::Stmt> write_, use_, remove_;
+  Loop& loop_;
   const Clock& clock_;
+  const std::shared_ptr<Database> database_;  // belongs to the pool thread while `writing_`
   std::map<std::string, KeyRecord> keys_;
   std::set<std::string> used_;  // ids whose last use is newer than in the database
+  Batch next_;
+  Batch now_;  // the batch that is being written
+  bool scheduled_ = false;
+  bool writing_ = false;
+  Guard guard_;  // the last member
 };
 
 // Returns true if the text has the form of a key of this store. Other texts may be keys of the

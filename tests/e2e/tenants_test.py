@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 """Two teams on one host: who may do what, over the wire and by the command line."""
+import http.client
 import http.server
 import json
 import os
@@ -258,6 +259,52 @@ with socket.socket(socket.AF_UNIX) as s:
         secret = key[13:-1].encode()
         for path in [self.daemon.log, *self.daemon.data_dir.glob('state/*.db*')]:
             self.assertNotIn(secret, path.read_bytes(), path)
+
+
+class KilledWhileKeysAreMade(unittest.TestCase):
+    def test_an_answered_key_is_there_after_kill_9(self):
+        daemon = self.enterContext(TenantsDaemon())
+        admin = daemon.new_key('admin')
+        headers = {'OPEN-SANDBOX-API-KEY': admin}
+        made, revoked, stop = [], [], threading.Event()
+
+        def maker(number):
+            connection = None
+            while not stop.is_set():
+                try:
+                    connection = connection or daemon.connection()
+                    answer = daemon.send('POST', '/v1/tenants/red/keys', {'role': 'viewer'}, headers, connection)
+                    told = json.loads(answer.read())
+                    made.append(told['key'])
+                    if number % 2:
+                        path = f'/v1/tenants/red/keys/{told["id"]}'
+                        if daemon.send('DELETE', path, None, headers, connection).status == 204:
+                            revoked.append(told['key'])
+                        connection = None
+                except (OSError, http.client.HTTPException):
+                    connection = None
+                    stop.wait(0.01)
+        threads = [threading.Thread(target=maker, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        try:
+            for _ in range(3):
+                enough = len(made) + 40
+                until(lambda: len(made) > enough, 60 * atoll.SLOWNESS, 'forty keys')
+                daemon.kill()
+                daemon.start()
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+        known = {key['id']: key['state'] for key in
+                 json.loads(daemon.ask(admin, 'GET', '/v1/tenants/red/keys')[1])['items']}
+        state = {secret: known.get('k_' + secret.split('_')[1]) for secret in made}
+        self.assertEqual([secret for secret in made if state[secret] is None], [])
+        self.assertEqual([secret for secret in revoked if state[secret] != 'revoked'], [])
+        alive = next(secret for secret in made if state[secret] == 'active')
+        self.assertEqual(daemon.ask(alive, 'GET', '/v1/whoami')[0], 200)
+        self.assertEqual(daemon.ask(revoked[0], 'GET', '/v1/whoami')[0], 401)
 
 
 class Page(unittest.TestCase):

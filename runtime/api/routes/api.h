@@ -208,6 +208,8 @@ class Api {
   // Returns whether the caller may see keys, or change them; if not, it has answered.
   bool MayHandleKeys(const Call& call, bool of_host, bool changes) const;
   void ListKeys(const Call& call, bool of_host);
+  // Answers with the key, once it survives a power cut.
+  void AnswerNewKey(const Call& call, Result<tenants::NewKey> made);
   void MakeKey(const Call& call, bool of_host);
   void RevokeKey(const Call& call, bool of_host);
   void RotateKey(const Call& call, bool of_host);

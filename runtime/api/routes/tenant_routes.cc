@@ -59,11 +59,10 @@ json KeyJson(const tenants::KeyRecord& key) {
   return out;
 }
 
-void RespondNewKey(const Call& call, const Result<tenants::NewKey>& made) {
-  if (!made) return call.Respond(MapError(made.error(), Doing::kKey));
-  const tenants::KeyRecord& key = made->record;
+void RespondNewKey(const Call& call, const tenants::NewKey& made) {
+  const tenants::KeyRecord& key = made.record;
   json out = KeyJson(key);
-  out["key"] = made->secret;
+  out["key"] = made.secret;
   http::Response response = JsonResponse(201, out);
   response.headers.Set(
       "Location",
@@ -198,6 +197,14 @@ void Api::ListKeys(const Call& call, bool of_host) {
   call.Respond(JsonResponse(200, {{"items", std::move(items)}}));
 }
 
+void Api::AnswerNewKey(const Call& call, Result<tenants::NewKey> made) {
+  if (!made) return call.Respond(MapError(made.error(), Doing::kKey));
+  parts_.directory->WhenDurable([call, made = *std::move(made)](const Status& durable) {
+    if (!durable) return call.Respond(MapError(durable.error(), Doing::kKey));
+    RespondNewKey(call, made);
+  });
+}
+
 void Api::MakeKey(const Call& call, bool of_host) {
   if (!MayHandleKeys(call, of_host, true)) return;
   call.exchange().ReadBody(kMaxKeyBody, [this, call, of_host](Result<std::string> body) {
@@ -219,7 +226,7 @@ void Api::MakeKey(const Call& call, bool of_host) {
       constexpr int64_t kMostMs = tenants::kDefaultKeyDays * 24 * 3600 * 1000;
       if (wanted->lifetime_ms == 0 || wanted->lifetime_ms > kMostMs) wanted->lifetime_ms = kMostMs;
     }
-    RespondNewKey(call, parts_.directory->Make(*wanted, call.caller().key_id));
+    AnswerNewKey(call, parts_.directory->Make(*wanted, call.caller().key_id));
   });
 }
 
@@ -227,7 +234,10 @@ void Api::RevokeKey(const Call& call, bool of_host) {
   if (!MayHandleKeys(call, of_host, true)) return;
   const Status revoked = parts_.directory->Revoke(TenantOf(call, of_host), call.args.back());
   if (!revoked) return call.Respond(MapError(revoked.error(), Doing::kKey));
-  call.Respond(EmptyResponse(204));
+  parts_.directory->WhenDurable([call](const Status& durable) {
+    if (!durable) return call.Respond(MapError(durable.error(), Doing::kKey));
+    call.Respond(EmptyResponse(204));
+  });
 }
 
 void Api::RotateKey(const Call& call, bool of_host) {
@@ -236,8 +246,8 @@ void Api::RotateKey(const Call& call, bool of_host) {
     if (!body) return call.Respond(MapError(body.error(), Doing::kReadBody));
     const auto grace_ms = ParseGrace(*body);
     if (!grace_ms) return call.Respond(grace_ms.error());
-    RespondNewKey(call, parts_.directory->Rotate(TenantOf(call, of_host), call.args.back(),
-                                                 *grace_ms, call.caller().key_id));
+    AnswerNewKey(call, parts_.directory->Rotate(TenantOf(call, of_host), call.args.back(),
+                                                *grace_ms, call.caller().key_id));
   });
 }
 

@@ -21,7 +21,7 @@ class AuthenticatorTest : public ApiTest {
           return tenants::HttpProvider::Reply{status, R"({"namespace": "red"})"};
         });
     directory = std::make_unique<tenants::Directory>(tenants::Directory::Parts{
-        loop, clock, table, std::move(*tenants::KeyStore::Open(":memory:", clock)),
+        loop, clock, table, std::move(*tenants::KeyStore::Open(":memory:", loop, clock)),
         std::move(provider), "secret"});
     authenticator = std::make_unique<Authenticator>("secret", directory.get(), nullptr);
   }

@@ -27,7 +27,7 @@ class TenantObjectsTest : public ApiTest {
  protected:
   TenantObjectsTest() {
     keys_of_tenants = std::make_unique<tenants::Directory>(tenants::Directory::Parts{
-        loop, clock, tenants, std::move(*tenants::KeyStore::Open(":memory:", clock)), nullptr,
+        loop, clock, tenants, std::move(*tenants::KeyStore::Open(":memory:", loop, clock)), nullptr,
         "secret"});
     Serve({.endpoint = {.address = "127.0.0.1:8080"}});
   }

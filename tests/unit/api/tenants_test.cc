@@ -18,7 +18,7 @@ class TenantsApiTest : public ApiTest {
  protected:
   TenantsApiTest() {
     keys_of_tenants = std::make_unique<tenants::Directory>(tenants::Directory::Parts{
-        loop, clock, tenants, std::move(*tenants::KeyStore::Open(":memory:", clock)), nullptr,
+        loop, clock, tenants, std::move(*tenants::KeyStore::Open(":memory:", loop, clock)), nullptr,
         "secret"});
     keys_of_tenants->Replace(*tenants::ParseTenants(
         "[[tenants]]\nname = \"red\"\nself_service = true\n[[tenants]]\nname = \"blue\"\n", "t"));

@@ -14,8 +14,9 @@ constexpr int64_t kDayUs = 24LL * 3600 * 1'000'000;
 class DirectoryTest : public testing::Test {
  protected:
   DirectoryTest() {
-    directory = std::make_unique<Directory>(Directory::Parts{
-        loop, clock, tenants, std::move(*KeyStore::Open(":memory:", clock)), nullptr, "secret"});
+    directory = std::make_unique<Directory>(
+        Directory::Parts{loop, clock, tenants, std::move(*KeyStore::Open(":memory:", loop, clock)),
+                         nullptr, "secret"});
     directory->OnEnd([this](const std::string& id) { ended.push_back(id); });
     Take(
         "[[tenants]]\nname = \"red\"\napi_keys = [\"upstream-style-key\"]\n"
@@ -247,7 +248,7 @@ TEST_F(DirectoryTest, ATokenOfARulesIssuerIsAKey) {
       Directory::Parts{.loop = loop,
                        .clock = clock,
                        .tenants = tenants,
-                       .keys = std::move(*KeyStore::Open(":memory:", clock)),
+                       .keys = std::move(*KeyStore::Open(":memory:", loop, clock)),
                        .secret = "secret",
                        .fetch_keys = [](const std::string&) { return KeySetText(); }});
   directory->OnEnd([this](const std::string& id) { ended.push_back(id); });

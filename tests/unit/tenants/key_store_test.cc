@@ -5,7 +5,9 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <string_view>
 
+#include "runtime/base/sqlite.h"
 #include "tests/unit/sandbox/fakes.h"
 
 namespace atl::tenants {
@@ -20,12 +22,23 @@ class KeyStoreTest : public testing::Test {
     Reopen();
   }
   ~KeyStoreTest() override { std::filesystem::remove_all(directory); }
+  // Opens what is on disk when all changes are durable.
   void Reopen() {
+    loop.Run();
     store.reset();
-    store = std::move(*KeyStore::Open(directory + "/keys.db", clock));
+    store = std::move(*KeyStore::Open(directory + "/keys.db", loop, clock));
+  }
+  // Returns the bytes of the database and its log.
+  std::string Bytes() const {
+    std::stringstream bytes;
+    for (const char* name : {"/keys.db", "/keys.db-wal"}) {
+      bytes << std::ifstream(directory + name).rdbuf();
+    }
+    return bytes.str();
   }
   std::string directory;
   sandbox::FakeClock clock;
+  sandbox::FakeLoop loop{clock};
   std::unique_ptr<KeyStore> store;
 };
 
@@ -59,6 +72,7 @@ TEST_F(KeyStoreTest, AKeySurvivesTheDaemon) {
 TEST_F(KeyStoreTest, NoFileHoldsTheSecret) {
   const auto made = store->Make({.tenant = "red"});
   ASSERT_TRUE(made);
+  loop.Run();
   for (const auto& file : std::filesystem::directory_iterator(directory)) {
     std::stringstream bytes;
     bytes << std::ifstream(file.path()).rdbuf();
@@ -91,6 +105,73 @@ TEST_F(KeyStoreTest, RevocationAndExpirySurvive) {
   EXPECT_FALSE(store->Find(b)->IsAlive(clock.unix_ms + 5));
 }
 
+TEST_F(KeyStoreTest, ADurableChangeSurvivesKill9) {
+  const std::string secret = store->Make({.tenant = "red"})->secret;
+  const std::string gone = store->Make({.tenant = "red"})->secret;
+  ASSERT_TRUE(store->Revoke(store->FindBySecret(gone)->id));
+  bool durable = false;
+  std::unique_ptr<KeyStore> next;
+  store->WhenDurable([&](const Status& written) {
+    EXPECT_TRUE(written);
+    durable = true;
+    // The successor of a daemon that was killed in this moment sees these files.
+    std::filesystem::create_directory(directory + "/next");
+    for (const char* name : {"/keys.db", "/keys.db-wal"}) {
+      std::filesystem::copy(directory + name, directory + "/next" + name);
+    }
+    next = std::move(*KeyStore::Open(directory + "/next/keys.db", loop, clock));
+  });
+  EXPECT_FALSE(durable);
+  loop.Run();
+  ASSERT_TRUE(durable);
+  ASSERT_NE(next->FindBySecret(secret), nullptr);
+  ASSERT_NE(next->FindBySecret(gone), nullptr);
+  EXPECT_FALSE(next->FindBySecret(gone)->IsAlive(clock.unix_ms));
+}
+
+TEST_F(KeyStoreTest, TheLoopWritesNothing) {
+  const std::string id = store->Make({.tenant = "red"})->record.id;
+  loop.Run();
+  const std::string before = Bytes();
+  ASSERT_TRUE(store->Revoke(id));
+  ASSERT_TRUE(store->Make({.tenant = "red"}));
+  bool asked = false;
+  loop.on_call = [&](const char* call) {
+    if (std::string_view(call) == "pool asked") asked = true;
+    EXPECT_EQ(Bytes(), before) << call;
+  };
+  store->WhenDurable([](const Status&) {});
+  loop.Run();
+  loop.on_call = nullptr;
+  EXPECT_TRUE(asked);
+  EXPECT_NE(Bytes(), before);
+}
+
+TEST_F(KeyStoreTest, ChangesThatCannotBeWrittenAreUndone) {
+  const std::string id = store->Make({.tenant = "red"})->record.id;
+  loop.Run();
+  {
+    auto other = *sqlite::Db::Open(directory + "/keys.db");
+    ASSERT_TRUE(other.Exec("ALTER TABLE keys RENAME TO lost"));
+  }
+  const std::string made = store->Make({.tenant = "red"})->record.id;
+  ASSERT_TRUE(store->Revoke(id));
+  std::vector<std::string> told;
+  store->WhenDurable([&](const Status& written) { told.push_back(written ? "" : "failed"); });
+  loop.Run();
+  EXPECT_EQ(told, std::vector<std::string>{"failed"});
+  EXPECT_EQ(store->Find(made), nullptr);
+  EXPECT_TRUE(store->Find(id)->IsAlive(clock.unix_ms));
+  {
+    auto other = *sqlite::Db::Open(directory + "/keys.db");
+    ASSERT_TRUE(other.Exec("ALTER TABLE lost RENAME TO keys"));
+  }
+  ASSERT_TRUE(store->Revoke(id));
+  Reopen();
+  EXPECT_EQ(store->Find(made), nullptr);
+  EXPECT_FALSE(store->Find(id)->IsAlive(clock.unix_ms));
+}
+
 TEST_F(KeyStoreTest, UseIsWrittenOnceAMinute) {
   const std::string id = store->Make({.tenant = "red"})->record.id;
   store->Use(id);
@@ -98,7 +179,8 @@ TEST_F(KeyStoreTest, UseIsWrittenOnceAMinute) {
   clock.Advance(59'000'000);
   store->Use(id);
   EXPECT_EQ(store->Find(id)->last_use_ms, first);
-  ASSERT_TRUE(store->WriteUses());
+  store->WriteUses();
+  loop.Run();
   Reopen();
   EXPECT_EQ(store->Find(id)->last_use_ms, first);
   clock.Advance(1'000'000);
@@ -111,10 +193,12 @@ TEST_F(KeyStoreTest, AnEndedKeyIsForgottenAfterAMonth) {
   const std::string alive = store->Make({.tenant = "red"})->record.id;
   ASSERT_TRUE(store->Revoke(revoked));
   clock.unix_ms += KeyStore::kKeepEndedMs;
-  ASSERT_TRUE(store->WriteUses());
+  store->WriteUses();
+  loop.Run();
   EXPECT_NE(store->Find(revoked), nullptr);
   clock.unix_ms += 1;
-  ASSERT_TRUE(store->WriteUses());
+  store->WriteUses();
+  loop.Run();
   EXPECT_EQ(store->Find(revoked), nullptr);
   Reopen();
   EXPECT_EQ(store->Find(revoked), nullptr);
@@ -122,7 +206,7 @@ TEST_F(KeyStoreTest, AnEndedKeyIsForgottenAfterAMonth) {
 }
 
 TEST_F(KeyStoreTest, ATenantHasABoundedNumberOfKeys) {
-  store = std::move(*KeyStore::Open(":memory:", clock));
+  store = std::move(*KeyStore::Open(":memory:", loop, clock));
   for (size_t i = 0; i < kMostKeysOfTenant; ++i) ASSERT_TRUE(store->Make({.tenant = "red"}));
   EXPECT_EQ(store->Make({.tenant = "red"}).error().code(), Code::kResourceExhausted);
   EXPECT_TRUE(store->Make({.tenant = "blue"}));
