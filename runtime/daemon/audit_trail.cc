@@ -51,7 +51,8 @@ Result<std::unique_ptr<AuditTrail>> AuditTrail::Open(const Config& config, Loop&
   audit::LogSettings settings{.directory = config.audit_directory,
                               .refuses = config.audit_refuses,
                               .keep_seconds = config.audit_keep_days * kDaySeconds,
-                              .keep_bytes = config.audit_keep_bytes};
+                              .keep_bytes = config.audit_keep_bytes,
+                              .tenant_bytes = config.audit_tenant_bytes};
   ATOLL_ASSIGN(auto log, audit::AuditLog::Open(loop, clock, health, std::move(settings)));
   ATOLL_ASSIGN(audit::Levels levels, audit::Levels::Parse(config.audit_levels));
   auto auditor = std::make_shared<api::Auditor>(*log, clock, std::move(levels), secret);

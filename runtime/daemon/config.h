@@ -153,6 +153,7 @@ struct Config {
   std::vector<std::string> audit_levels;    // rules of tenants/audit/level.h
   uint64_t audit_keep_days = 365;           // 0: for ever
   uint64_t audit_keep_bytes = 10ULL << 30;  // size of all files; 0: unlimited
+  uint64_t audit_tenant_bytes = 16 << 20;   // newest lines of each tenant; 0: none
   std::vector<std::string> audit_sinks;     // lines of tenants/sinks/sink.h; empty: none
   bool audit_refuses = true;                // on_failure: true is "refuse", false "continue"
   // [history]: of each tenant's sandboxes, unless its definition says otherwise

@@ -646,6 +646,9 @@ void AddAuditKeys(std::vector<Key>* keys) {
                  "days after which files of the audit log are deleted; 0: never"),
        BytesKey("audit", "keep_bytes", &Config::audit_keep_bytes, 0, cgroup::kMaxLimitBytes,
                 "size of all files beyond which the oldest is deleted; 0: no limit"),
+       BytesKey("audit", "tenant_bytes", &Config::audit_tenant_bytes, 0, cgroup::kMaxLimitBytes,
+                "size of the newest lines of each tenant that stay, however many others write; "
+                "together at most half of keep_bytes; 0: none"),
        {"audit", "sinks", Kind::kList,
         "receivers of all lines: journald, syslog://HOST:PORT (RFC 5424 over TLS), https://… (POST "
         "of lines of JSON, gzip), otlp+https://… (OTLP logs), each with options: ca=/FILE, "

@@ -12,6 +12,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/sandbox_id.h"
 #include "runtime/base/sys.h"
+#include "runtime/tenants/audit/kept_lines.h"
 #include "runtime/tenants/audit/log_files.h"
 
 namespace atl::audit {
@@ -66,15 +67,21 @@ Status TrimFiles(int directory, const LogSettings& settings, uint64_t current, u
     if (file.compressed || file.index >= std::min(current, needed)) continue;
     if (Status done = Compress(directory, file.index); !done && first) first = std::move(done);
   }
+  const int64_t oldest_s = now_s - static_cast<int64_t>(settings.keep_seconds);
+  if (settings.keep_seconds != 0) ATOLL_TRY(DeleteKept(directory, oldest_s));
   ATOLL_ASSIGN(files, ListLogFiles(directory));
+  ATOLL_ASSIGN(uint64_t kept, SizeOfKept(directory));
   uint64_t total = 0;
   for (const LogFile& file : files) total += file.size;
   for (const LogFile& file : files) {
     if (file.index >= current) break;
-    const bool too_much = settings.keep_bytes != 0 && total > settings.keep_bytes;
-    const bool too_old = settings.keep_seconds != 0 && file.index < needed &&
-                         file.unix_s + static_cast<int64_t>(settings.keep_seconds) < now_s;
-    if (!too_much && !too_old) break;
+    const bool is_old = settings.keep_seconds != 0 && file.unix_s < oldest_s;
+    const bool too_much = settings.keep_bytes != 0 && total + kept > settings.keep_bytes;
+    if (!too_much && (!is_old || file.index >= needed)) break;
+    if (!is_old && settings.tenant_bytes != 0) {
+      ATOLL_TRY(KeepLines(directory, file.index, settings.tenant_bytes, settings.keep_bytes));
+      ATOLL_ASSIGN(kept, SizeOfKept(directory));
+    }
     if (::unlinkat(directory, file.Name().c_str(), 0) != 0) return FailSys("unlink " + file.Name());
     total -= file.size;
   }

@@ -36,6 +36,7 @@ struct LogSettings {
   uint64_t file_bytes = 64 << 20;  // a file ends here; at least 16 KiB
   uint64_t keep_seconds = 0;       // older files are deleted; 0: never
   uint64_t keep_bytes = 0;         // the oldest files beyond this size are deleted; 0: never
+  uint64_t tenant_bytes = 0;       // see KeepLines; 0: keeps no lines of deleted files
 };
 
 // The last line of the log.

@@ -6,6 +6,7 @@
 
 #include "runtime/base/sys.h"
 #include "runtime/tenants/audit/audit_line.h"
+#include "runtime/tenants/audit/kept_lines.h"
 #include "runtime/tenants/audit/log_files.h"
 
 namespace atl::audit {
@@ -40,11 +41,7 @@ bool Matches(std::string_view line, const ParsedLine& parsed, const Query& query
     return false;
   }
   constexpr std::string_view kActor = ",\"actor\":{";
-  const std::string_view head = line.substr(0, line.find(kActor));
-  if (query.tenant && (query.tenant->empty() ? head.find(",\"tenant\":") != std::string_view::npos
-                                             : !HasMember(head, "tenant", *query.tenant))) {
-    return false;
-  }
+  if (query.tenant && TenantOf(line) != *query.tenant) return false;
   if (!query.actor.empty()) {
     const std::string_view part = PartOf(line, kActor, "\"},\"");
     const std::string closed = std::string(part) + "\"";
@@ -85,6 +82,28 @@ Result<uint64_t> Search(const std::string& directory, const Query& query,
   ATOLL_ASSIGN(const UniqueFd dir, sys::Open(directory, O_RDONLY | O_DIRECTORY));
   ATOLL_ASSIGN(const auto files, ListLogFiles(dir.get()));
   uint64_t looked_at = 0;
+  bool go_on = true;
+  if (!files.empty()) {
+    auto oldest = LogReader::Open(dir.get(), files.front().index);
+    if (!oldest && oldest.error().code() != Code::kNotFound) {
+      return Fail(std::move(oldest).error());
+    }
+    std::optional<ParsedLine> first;
+    if (oldest) {
+      ATOLL_ASSIGN(const auto line, oldest->Next());
+      if (line) first = ParseLine(*line);
+    }
+    // Lines of a file that is about to be deleted may be kept already.
+    ATOLL_TRY(EachKept(dir.get(), query.tenant, first ? first->seq : UINT64_MAX,
+                       [&](const KeptLine& kept) -> Result<bool> {
+                         const auto parsed = ParseLine(kept.line);
+                         if (!parsed) return true;
+                         if (Matches(kept.line, *parsed, query)) go_on = each(kept.line);
+                         if (go_on) looked_at = parsed->seq;
+                         return go_on;
+                       }));
+  }
+  if (!go_on) return looked_at;
   for (size_t i = 0; i < files.size(); ++i) {
     // A file whose successor begins at or before the first wanted line holds none.
     if (i + 1 < files.size() && query.after != 0) {

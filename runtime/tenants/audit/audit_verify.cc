@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "runtime/base/sys.h"
+#include "runtime/tenants/audit/kept_lines.h"
 #include "runtime/tenants/audit/log_files.h"
 
 namespace atl::audit {
@@ -75,6 +76,29 @@ class Verifier {
   bool head_seen_ = false;
 };
 
+// Checks the kept lines. Each has its hash, but not the line before it.
+Status CheckKept(int directory, VerifyReport* report) {
+  uint64_t last = 0;
+  return EachKept(directory, {}, UINT64_MAX, [&](const KeptLine& kept) -> Result<bool> {
+    const auto parsed = ParseLine(kept.line);
+    const char* reason = nullptr;
+    if (!parsed) {
+      reason = "no line of an audit log";
+    } else if (!HashMatches(*parsed)) {
+      reason = "the line was changed: its hash is not that of its text";
+    } else if (parsed->seq <= last) {
+      reason = "the line is kept twice, or out of its order";
+    }
+    if (reason != nullptr) {
+      report->bad = {std::string(kept.file), kept.number, reason};
+      return false;
+    }
+    last = parsed->seq;
+    ++report->kept;
+    return true;
+  });
+}
+
 }  // namespace
 
 Result<VerifyReport> VerifyLog(const std::string& directory, const std::optional<Head>& expected) {
@@ -108,6 +132,7 @@ Result<VerifyReport> VerifyLog(const std::string& directory, const std::optional
     }
     if (report.bad) break;
   }
+  if (!report.bad) ATOLL_TRY(CheckKept(dir.get(), &report));
   verifier.CheckHead();
   return std::move(report);
 }

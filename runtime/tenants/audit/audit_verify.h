@@ -1,4 +1,4 @@
-// Verifies the chain of an audit log.
+// Verifies the chain of an audit log, and the kept lines from before it.
 //
 // The chain shows that a line was changed, removed or inserted. It does not show that lines are
 // missing at the end, or that somebody with root's rights has written the whole chain anew. For
@@ -36,6 +36,7 @@ struct VerifyReport {
 
   uint64_t files = 0;
   uint64_t lines = 0;
+  uint64_t kept = 0;  // lines of deleted files (kept_lines.h), which were checked one by one
   uint64_t first_seq = 0;
   Head head;          // the last good line
   std::string time;   // time of the head

@@ -166,6 +166,11 @@ Result<LogReader> LogReader::Open(int directory, uint64_t index, uint64_t offset
   return reader;
 }
 
+Result<LogReader> LogReader::OpenKept(int directory, const std::string& name) {
+  ATOLL_ASSIGN(UniqueFd fd, sys::OpenAt(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
+  return LogReader(std::move(fd));
+}
+
 Result<bool> LogReader::Fill() {
   text_.erase(0, at_);
   at_ = 0;

@@ -41,6 +41,8 @@ class LogReader {
  public:
   // kNotFound: neither form of the file exists.
   static Result<LogReader> Open(int directory, uint64_t index, uint64_t offset = 0);
+  // Opens a file of kept lines (kept_lines.h).
+  static Result<LogReader> OpenKept(int directory, const std::string& name);
   LogReader(LogReader&&) noexcept;
   LogReader& operator=(LogReader&&) noexcept;
   ~LogReader();
@@ -54,6 +56,7 @@ class LogReader {
   uint64_t offset() const { return offset_; }
   // Returns the bytes behind the last newline, once Next has returned nothing.
   size_t torn() const { return text_.size() - at_; }
+  int fd() const { return fd_.get(); }
 
  private:
   struct Decoder;

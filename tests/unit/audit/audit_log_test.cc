@@ -6,15 +6,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "runtime/base/sandbox_id.h"
 #include "runtime/base/sys.h"
 #include "runtime/tenants/audit/audit_log.h"
+#include "runtime/tenants/audit/audit_search.h"
 #include "runtime/tenants/audit/audit_verify.h"
 #include "runtime/tenants/audit/log_files.h"
 #include "tests/support/poll_loop.h"
@@ -48,6 +52,14 @@ class AuditLogTest : public ::testing::Test {
                    .target = {"sandbox", "id" + std::to_string(i)}});
       RunPool();
     }
+  }
+  void WriteLine(const std::string& tenant, const std::string& id) {
+    log_->Write({.action = "sandbox.create",
+                 .outcome = "success",
+                 .status = 202,
+                 .tenant = tenant,
+                 .target = {"sandbox", id}});
+    RunPool();
   }
   // Lets the work of pool threads, which this loop does at once, be over.
   void RunPool() {
@@ -225,6 +237,75 @@ TEST_F(AuditLogTest, KeepBytesDeletesEvenWhatASinkNeeds) {
   const VerifyReport report = Verify();
   EXPECT_GT(report.first_seq, 1u);
   EXPECT_LT(report.lines, 200u);
+}
+
+TEST_F(AuditLogTest, TheFloodOfOneTenantPushesOutItsOwnLinesOnly) {
+  settings_.keep_bytes = 200 << 10;
+  settings_.tenant_bytes = 8 << 10;
+  Open();
+  const auto search = [&](const std::optional<std::string>& tenant) {
+    std::vector<uint64_t> found;
+    EXPECT_TRUE(Search(settings_.directory, {.tenant = tenant}, [&](std::string_view line) {
+      found.push_back(ParseLine(line)->seq);
+      return true;
+    }));
+    EXPECT_TRUE(std::is_sorted(found.begin(), found.end()));
+    EXPECT_EQ(std::adjacent_find(found.begin(), found.end()), found.end());
+    return found;
+  };
+  for (int i = 0; i < 5; ++i) WriteLine("blue", "id" + std::to_string(i));
+  WriteLine("", "host");
+  // Texts that zstd cannot shorten, as a hostile tenant would choose them.
+  for (int i = 0; i < 2000; ++i) WriteLine("red", HexEncode(sys::RandomBytes(100)));
+  for (int i = 5; i < 8; ++i) WriteLine("blue", "id" + std::to_string(i));
+  const VerifyReport report = Verify(log_->head());
+  EXPECT_TRUE(report.good()) << (report.bad ? report.bad->reason : report.head_trouble);
+  EXPECT_GT(report.first_seq, 6u);
+  EXPECT_GE(report.kept, 6u);
+  EXPECT_EQ(search("blue"), (std::vector<uint64_t>{1, 2, 3, 4, 5, 2007, 2008, 2009}));
+  EXPECT_EQ(search(""), std::vector<uint64_t>{6});
+  const auto red = search("red");
+  EXPECT_LT(red.size(), 1900u);
+  EXPECT_EQ(red.back(), 2006u);
+  EXPECT_EQ(search({}).size(), red.size() + 9);
+
+  uint64_t size = 0;
+  for (const auto& file : std::filesystem::directory_iterator(settings_.directory)) {
+    size += file.file_size();
+  }
+  // The newest file is not deleted.
+  EXPECT_LE(size, settings_.keep_bytes + 2 * settings_.file_bytes);
+
+  // A second time the same files are there, and nothing is kept twice.
+  Open();
+  EXPECT_EQ(search("blue").size(), 8u);
+  const std::string path = settings_.directory + "/tenant-blue.jsonl";
+  const std::string whole = Read(path);
+  std::string changed = whole;
+  changed[changed.find("id2") + 2] = '9';
+  Replace(path, changed);
+  const VerifyReport bad = Verify();
+  ASSERT_TRUE(bad.bad);
+  EXPECT_EQ(bad.bad->file, "tenant-blue.jsonl");
+  EXPECT_EQ(bad.bad->line, 3u);
+  Replace(path, whole + whole.substr(0, whole.find('\n') + 1));
+  EXPECT_FALSE(Verify().good());
+}
+
+TEST_F(AuditLogTest, LinesBeyondTheirAgeAreNotKept) {
+  settings_.keep_bytes = 100 << 10;
+  settings_.tenant_bytes = 8 << 10;
+  settings_.keep_seconds = 1000;
+  Open();
+  WriteLine("blue", "id");
+  for (int i = 0; i < 1000; ++i) WriteLine("red", HexEncode(sys::RandomBytes(100)));
+  const std::string path = settings_.directory + "/tenant-blue.jsonl";
+  ASSERT_TRUE(std::filesystem::exists(path));
+  const timespec old[] = {{1, 0}, {1, 0}};
+  ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), old, 0), 0);
+  for (int i = 0; i < 200; ++i) WriteLine("red", HexEncode(sys::RandomBytes(100)));
+  EXPECT_FALSE(std::filesystem::exists(path));
+  EXPECT_TRUE(Verify().good());
 }
 
 TEST_F(AuditLogTest, AFullDiskRefusesAndIsToldAfterwards) {

@@ -219,6 +219,7 @@ directory = "/srv/audit"
 level = ["*=meta", "exec.*=full"]
 keep_days = 30
 keep_bytes = "1Gi"
+tenant_bytes = "32Mi"
 sinks = ["journald", "syslog://logs.example:6514 ca=/etc/ca.pem"]
 on_failure = "continue"
 [history]
@@ -267,6 +268,7 @@ key = "/+8"
   EXPECT_EQ(c.audit_levels, (std::vector<std::string>{"*=meta", "exec.*=full"}));
   EXPECT_EQ(c.audit_keep_days, 30U);
   EXPECT_EQ(c.audit_keep_bytes, 1ULL << 30);
+  EXPECT_EQ(c.audit_tenant_bytes, 32ULL << 20);
   EXPECT_EQ(c.audit_sinks.size(), 2U);
   EXPECT_FALSE(c.audit_refuses);
   EXPECT_EQ(c.history_keep, 12U * 3600);

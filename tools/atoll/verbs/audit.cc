@@ -32,6 +32,7 @@ nlohmann::json ReportJson(const audit::VerifyReport& report) {
   nlohmann::json shown = {{"good", report.good()},
                           {"files", report.files},
                           {"lines", report.lines},
+                          {"keptLines", report.kept},
                           {"firstSeq", report.first_seq},
                           {"head", {{"seq", report.head.seq}, {"hash", report.head.hash}}},
                           {"time", report.time},
@@ -56,6 +57,10 @@ void PrintReport(const audit::VerifyReport& report) {
       static_cast<unsigned long long>(report.lines), static_cast<unsigned long long>(report.files),
       static_cast<unsigned long long>(report.first_seq),
       static_cast<unsigned long long>(report.head.seq), report.time.c_str(), report.boots.size());
+  if (report.kept != 0) {
+    std::printf("%llu lines of tenants are kept from files before them\n",
+                static_cast<unsigned long long>(report.kept));
+  }
   for (const auto& gap : report.gaps) {
     const nlohmann::json line = JsonOrNull(gap.line);
     std::printf("gap at line %llu, %s: %s\n", static_cast<unsigned long long>(gap.seq),
