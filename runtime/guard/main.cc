@@ -2,12 +2,14 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/capability.h>
+#include <malloc.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/inotify.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -33,7 +35,13 @@ namespace atl::guard {
 namespace {
 
 constexpr int kCannotStart = 126;
-constexpr const char kHidden[] = "/guard/execd.sock";
+// Strangers can open connections to the sandbox's ports and take nothing from them. More of them
+// wait in the listener's queue. The kernel counts what its socket buffers hold as the sandbox's
+// memory.
+constexpr size_t kMaxRelays = 256;
+constexpr int kSendBuffer = 16 << 10;
+// A larger block of memory goes back to the kernel when it is freed.
+constexpr int kKeptBlock = 4 << 10;
 
 // Waits until the root of the image is there. False: it will never come.
 bool PassGate() {
@@ -64,7 +72,8 @@ Status DropCapabilities() {
 
 class Guard {
  public:
-  explicit Guard(EventLoop& loop) : loop_(loop) {}
+  // `execd`: its socket, which needs no name.
+  Guard(EventLoop& loop, UniqueFd execd) : loop_(loop), execd_(std::move(execd)) {}
 
   Status Serve() {
     if (::fcntl(wire::kExecdListenFd, F_SETFL, O_RDWR | O_NONBLOCK) != 0) {
@@ -80,21 +89,31 @@ class Guard {
  private:
   void PassOn(UniqueFd client) {
     UniqueFd execd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    const auto address = UnixAddress(kHidden);
+    const auto address = UnixAddress(sys::FdPath(execd_.get()));
     // Closing the client's connection tells the daemon that execd cannot be reached.
     if (!execd || !address ||
         ::connect(execd.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) !=
             0) {
       return;
     }
+    for (const UniqueFd* socket : {&client, &execd}) {
+      (void)::setsockopt(socket->get(), SOL_SOCKET, SO_SNDBUF, &kSendBuffer, sizeof kSendBuffer);
+    }
     relays_.emplace_front();
     const auto self = relays_.begin();
     *self = std::make_unique<Relay>(loop_, std::move(client), std::move(execd),
-                                    [this, self] { relays_.erase(self); });
-    if (!(*self)->Begin()) relays_.erase(self);
+                                    [this, self] { Remove(self); });
+    if (!(*self)->Begin()) return Remove(self);
+    if (relays_.size() == kMaxRelays) acceptor_->SetOpen(false);
+  }
+
+  void Remove(std::list<std::unique_ptr<Relay>>::iterator relay) {
+    relays_.erase(relay);
+    if (relays_.size() + 1 == kMaxRelays) acceptor_->SetOpen(true);
   }
 
   EventLoop& loop_;
+  const UniqueFd execd_;
   std::list<std::unique_ptr<Relay>> relays_;
   std::unique_ptr<Acceptor> acceptor_;  // set by Serve
 };
@@ -118,9 +137,9 @@ void OnChild(int signals, pid_t sandbox) {
   Reap(sandbox);
 }
 
-// Takes the name of execd's socket away, once execd listens. Connections go on by the new name,
-// which is in no directory that the sandbox sees.
-Status HideSocket(int created, int signals, pid_t sandbox) {
+// Takes the name of execd's socket away, once execd listens, and returns the socket. Nothing in the
+// sandbox leads to it, and its inode stays taken, so nothing can be made in its place.
+Result<UniqueFd> HideSocket(int created, int signals, pid_t sandbox) {
   const std::string shared = std::string(wire::kGuardShared) + "/";
   const std::string ready = shared + wire::kGuardedReady;
   while (::access(ready.c_str(), F_OK) != 0) {
@@ -134,8 +153,12 @@ Status HideSocket(int created, int signals, pid_t sandbox) {
     if (waiting[1].revents != 0) OnChild(signals, sandbox);
   }
   const std::string shown = shared + wire::kGuardedSocket;
-  if (::rename(shown.c_str(), kHidden) != 0) return FailSys("rename " + shown);
-  return {};
+  ATOLL_ASSIGN(UniqueFd socket, sys::Open(shown, O_PATH | O_NOFOLLOW));
+  struct stat info {};
+  if (::fstat(socket.get(), &info) != 0) return FailSys("fstat " + shown);
+  if (!S_ISSOCK(info.st_mode)) return Fail(Code::kUnavailable, shown + " is no socket");
+  if (::unlink(shown.c_str()) != 0) return FailSys("unlink " + shown);
+  return socket;
 }
 
 // runsc has taken the link's addresses over, and removed those of IPv4 alone from it. The host's
@@ -146,20 +169,27 @@ Status LeaveIpv6() {
   return off;
 }
 
-Result<pid_t> Start(int signals) {
+struct Sandbox {
+  pid_t pid = -1;
+  UniqueFd execd;  // its socket
+};
+
+Result<Sandbox> Start(int signals) {
   const UniqueFd created(::inotify_init1(IN_CLOEXEC));
   if (!created) return FailSys("inotify_init1");
   if (::inotify_add_watch(created.get(), wire::kGuardShared, IN_CREATE | IN_MOVED_TO) < 0) {
     return FailSys(std::string("inotify_add_watch ") + wire::kGuardShared);
   }
-  ATOLL_ASSIGN(const pid_t sandbox, StartSandbox());
+  Sandbox sandbox;
+  ATOLL_ASSIGN(sandbox.pid, StartSandbox());
   ATOLL_TRY(LeaveIpv6());
-  ATOLL_TRY(HideSocket(created.get(), signals, sandbox));
+  ATOLL_ASSIGN(sandbox.execd, HideSocket(created.get(), signals, sandbox.pid));
   ATOLL_TRY(DropCapabilities());
   return sandbox;
 }
 
 int Run() {
+  ::mallopt(M_MMAP_THRESHOLD, kKeptBlock);
   sigset_t child;
   sigemptyset(&child);
   sigaddset(&child, SIGCHLD);
@@ -168,17 +198,17 @@ int Run() {
   const auto loop = EventLoop::Create();
   if (!signals || !loop) return kCannotStart;
   if (!PassGate()) return 0;
-  const auto sandbox = Start(signals.get());
+  auto sandbox = Start(signals.get());
   if (!sandbox) {
     TellFailure(sandbox.error());
     return kCannotStart;
   }
   for (int fd : {wire::kExecdGateFd, wire::kExecdControlFd, wire::kGuardRuntimeFd}) ::close(fd);
-  const auto watched =
-      (*loop)->Watch(signals.get(), EPOLLIN, [&](uint32_t) { OnChild(signals.get(), *sandbox); });
-  Guard guard(**loop);
+  const auto watched = (*loop)->Watch(signals.get(), EPOLLIN,
+                                      [&](uint32_t) { OnChild(signals.get(), sandbox->pid); });
+  Guard guard(**loop, std::move(sandbox->execd));
   if (!watched || !guard.Serve()) return kCannotStart;
-  Reap(*sandbox);
+  Reap(sandbox->pid);
   (*loop)->Run();
   return 0;
 }

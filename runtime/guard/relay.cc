@@ -4,9 +4,17 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 namespace atl::guard {
+namespace {
+
+ssize_t SendSome(int socket, const char* bytes, size_t size) {
+  return TEMP_FAILURE_RETRY(::send(socket, bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT));
+}
+
+}  // namespace
 
 Relay::~Relay() {
   loop_.Unwatch(a_.watch);
@@ -15,7 +23,6 @@ Relay::~Relay() {
 
 Status Relay::Begin() {
   for (Side* side : {&a_, &b_}) {
-    side->bytes = std::make_unique<char[]>(kBuffer);
     ATOLL_ASSIGN(side->watch,
                  loop_.Watch(side->socket.get(), EPOLLIN,
                              [this, side](uint32_t events) { OnEvent(*side, events); }));
@@ -25,32 +32,38 @@ Status Relay::Begin() {
 
 bool Relay::Pump(Side& from, Side& to) {
   for (;;) {
-    if (from.begin < from.end) {
-      const ssize_t n = ::send(to.socket.get(), from.bytes.get() + from.begin,
-                               from.end - from.begin, MSG_NOSIGNAL | MSG_DONTWAIT);
-      if (n < 0 && errno == EINTR) continue;
+    if (from.Waits()) {
+      const ssize_t n =
+          SendSome(to.socket.get(), from.bytes.get() + from.begin, from.end - from.begin);
       if (n < 0) return errno == EAGAIN;
       from.begin += static_cast<size_t>(n);
-      continue;
+      if (from.begin < from.end) continue;
+      from.bytes.reset();
     }
     if (from.read_all) {
       if (!std::exchange(from.told_end, true)) ::shutdown(to.socket.get(), SHUT_WR);
       return true;
     }
-    const ssize_t n = ::recv(from.socket.get(), from.bytes.get(), kBuffer, MSG_DONTWAIT);
-    if (n < 0 && errno == EINTR) continue;
+    char piece[kPiece];
+    const ssize_t n = TEMP_FAILURE_RETRY(::recv(from.socket.get(), piece, kPiece, MSG_DONTWAIT));
     if (n < 0) return errno == EAGAIN;
-    from.begin = 0;
-    from.end = static_cast<size_t>(n);
     from.read_all = n == 0;
+    const auto size = static_cast<size_t>(n);
+    const ssize_t sent = n == 0 ? 0 : SendSome(to.socket.get(), piece, size);
+    if (sent < 0 && errno != EAGAIN) return false;
+    const size_t taken = sent < 0 ? 0 : static_cast<size_t>(sent);
+    if (taken == size) continue;
+    from.begin = 0;
+    from.end = size - taken;
+    from.bytes = std::make_unique_for_overwrite<char[]>(from.end);
+    std::memcpy(from.bytes.get(), piece + taken, from.end);
   }
 }
 
 void Relay::Want(Side& side, const Side& other) {
   if (side.hung_up) return;
-  const bool room = side.begin == side.end && !side.read_all;
-  const bool waits = other.begin < other.end;
-  loop_.Modify(side.watch, (room ? EPOLLIN : 0U) | (waits ? EPOLLOUT : 0U));
+  const bool room = !side.Waits() && !side.read_all;
+  loop_.Modify(side.watch, (room ? EPOLLIN : 0U) | (other.Waits() ? EPOLLOUT : 0U));
 }
 
 void Relay::OnEvent(Side& side, uint32_t events) {

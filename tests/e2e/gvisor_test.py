@@ -1,10 +1,14 @@
 """Sandboxes behind gVisor: what the other kind can do, what this one adds, and what it refuses."""
+import contextlib
+import http.client
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import tempfile
 import unittest
+import urllib.parse
 
 import atoll
 from atoll import SLOWNESS, until
@@ -175,6 +179,18 @@ class Works(GvisorTest):
         _, _, last = box.run('echo x >/shared/f')
         self.assertEqual(last['type'], 'error')
 
+    def test_root_inside_can_end_it(self):
+        for command in ('kill -KILL 1', 'tail -c 400000000 /dev/zero | wc -c'):
+            with self.subTest(command):
+                plain, box = (self.other(resourceLimits={'memory': '128Mi'}, extensions={'isolation': kind})
+                              for kind in ('namespace', 'gvisor'))
+                plain.run(command)
+                self.assertEqual(plain.out('echo on'), 'on')
+                # Its end may cut the answer off.
+                with contextlib.suppress(http.client.HTTPException):
+                    box.call('POST', '/command', {'command': command})
+                until(lambda: self.state(box)['state'] == 'Failed', 60 * SLOWNESS, 'its end')
+
     def test_what_it_cannot_do(self):
         answer = self.box.call('POST', '/v1/isolated/session', {'profile': 'strict'})
         self.assertEqual(answer.status, 501, answer.body)
@@ -226,6 +242,45 @@ class Lives(unittest.TestCase):
                 self.box = Box(self.daemon, self.image)
                 self.assertIn('gvisor', kernel(self.box))
         self.assertEqual(self.box.out('echo another'), 'another')
+
+    def test_clients_who_take_nothing_cost_little(self):
+        """As many as the guard passes on, and more. A visitor of a port, who needs no key, can do the
+        same; these need no process inside for each."""
+        self.box.out('head -c 20000000 /dev/zero >/srv/large')
+        guard = self.process('atoll-guard')
+        before = self.memory(guard)
+        with contextlib.ExitStack() as clients:
+            for path in ('/files/download?path=/srv/large', '/metrics/watch'):
+                for _ in range(150):
+                    self.ask(clients, path)
+            # One of each client, and one of the daemon's for it.
+            until(lambda: self.connections(self.daemon.process.pid) >= 2 * 300, 60 * SLOWNESS,
+                  'the daemon has passed all on')
+            until(lambda: self.connections(guard) >= 2 * 256, 60 * SLOWNESS, 'the guard has its fill')
+            self.assertLess(self.connections(guard), 2 * 256 + 20)
+            self.assertLess(self.memory(guard) - before, 12 << 20)
+        # Its memory and its places are free again.
+        until(lambda: self.connections(guard) < 40, 60 * SLOWNESS, 'they have gone')
+        until(lambda: self.memory(guard) - before < 1 << 20, 30 * SLOWNESS, 'its memory is free')
+        self.assertEqual(self.box.out('echo on'), 'on')
+
+    def ask(self, clients, path):
+        """Asks for it and reads nothing."""
+        host, port = urllib.parse.urlsplit(self.daemon.url).netloc.split(':')
+        client = clients.enter_context(socket.create_connection((host, int(port)), 60 * SLOWNESS))
+        headers = ''.join(f'{name}: {value}\r\n' for name, value in self.box.headers.items())
+        client.sendall(f'GET {self.box.base}{path} HTTP/1.1\r\nHost: x\r\n{headers}\r\n'.encode())
+
+    def memory(self, pid):
+        text = pathlib.Path(f'/proc/{pid}/status').read_text(encoding='ascii')
+        return next(int(line.split()[1]) << 10 for line in text.splitlines() if line.startswith('VmRSS'))
+
+    def connections(self, pid):
+        links = []
+        for entry in os.scandir(f'/proc/{pid}/fd'):
+            with contextlib.suppress(FileNotFoundError):
+                links.append(os.readlink(entry.path))
+        return sum(link.startswith('socket:') for link in links)
 
     def test_its_guard_sees_no_store_and_has_no_rights(self):
         guard = self.process('atoll-guard')
