@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 
 #include "cgroup/tree.h"
 #include "runtime/base/sys.h"
@@ -11,6 +12,8 @@ namespace {
 
 // Divisor of the additional memory limit for sockets.
 constexpr uint64_t kSocketShare = 4;
+// The kernel shows "no limit" as the largest multiple of a page.
+constexpr uint64_t kUnlimited = uint64_t{1} << 62;
 // The default for groups whose swappiness was not set.
 constexpr const char* kSwappiness = "/proc/sys/vm/swappiness";
 
@@ -29,6 +32,23 @@ Status Tree::WriteV1(const std::string& controller, const std::string& path,
   return sys::WriteFileAt(base->second.get(), path, value);
 }
 
+Status Tree::FitReserveV1(const std::string& group) const {
+  // The limit on memory and swap together must not become the lower one. It is missing on kernels
+  // that do not count swap.
+  for (const char* file : {"/memory.memsw.limit_in_bytes", "/memory.limit_in_bytes"}) {
+    const int base = v1_.at("memory").get();
+    const auto text = sys::ReadFileAt(base, group + "/run" + file, 64);
+    if (!text && text.error().error_number() == ENOENT) continue;
+    if (!text) return Fail(text.error());
+    uint64_t run = 0;
+    const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), run);
+    if (error != std::errc()) return Fail(Code::kInternal, group + "/run" + file + ": no number");
+    if (run >= kUnlimited) continue;
+    ATOLL_TRY(WriteV1("memory", group + file, std::to_string(run + ReserveOf(group))));
+  }
+  return {};
+}
+
 Status Tree::SetLimitsV1(const std::string& group, const Limits& now, const Limits& next) const {
   if (now.memory_bytes != next.memory_bytes || now.swap_bytes != next.swap_bytes) {
     const bool swap =
@@ -39,7 +59,7 @@ Status Tree::SetLimitsV1(const std::string& group, const Limits& now, const Limi
                        (now.memory_bytes != 0 &&
                         next.memory_bytes + next.swap_bytes > now.memory_bytes + now.swap_bytes);
     for (const auto& [path, reserve] :
-         {std::pair{group, kReserveMemory}, {group + "/run", uint64_t{0}}}) {
+         {std::pair{group, ReserveOf(group)}, {group + "/run", uint64_t{0}}}) {
       const std::string memory = OrUnlimited(next.memory_bytes, reserve);
       const std::string memory_and_swap = OrUnlimited(next.memory_bytes, reserve + next.swap_bytes);
       const std::string limit = path + "/memory.limit_in_bytes";

@@ -60,13 +60,20 @@ Status Tree::ShowLimits(const std::string& group) const {
   }
 }
 
+Status Tree::FitReserveV2(const std::string& group) const {
+  ATOLL_ASSIGN(const uint64_t run, ReadLimit(group + "/run"));
+  if (run == UINT64_MAX) return {};
+  return sys::WriteFileAt(unified_.get(), group + "/memory.max",
+                          std::to_string(run + ReserveOf(group)));
+}
+
 Status Tree::SetLimitsV2(const std::string& group, const Limits& now, const Limits& next) const {
   const int base = unified_.get();
   const auto write = [&](const char* file, const std::string& value) {
     return sys::WriteFileAt(base, group + file, value);
   };
   if (now.memory_bytes != next.memory_bytes) {
-    ATOLL_TRY(write("/memory.max", MaxOr(next.memory_bytes, kReserveMemory)));
+    ATOLL_TRY(write("/memory.max", MaxOr(next.memory_bytes, ReserveOf(group))));
     ATOLL_TRY(write("/run/memory.max", MaxOr(next.memory_bytes, 0)));
     ATOLL_TRY(LimitLeaves(group + "/run", MaxOr(next.memory_bytes, 0)));
   }

@@ -25,6 +25,7 @@ constexpr size_t kFileLimit = 64 << 10;
 constexpr int kDir = O_RDONLY | O_DIRECTORY;
 // Levels below a sandbox's group: run, session, run, command.
 constexpr const char* kMaxDepth = "4";
+constexpr const char* kIntercept = "/intercept";
 
 Status MakeDir(int base, const std::string& path) {
   if (::mkdirat(base, path.c_str(), 0755) != 0 && errno != EEXIST) return FailSys("mkdir " + path);
@@ -279,6 +280,33 @@ Status Tree::CreateNested(const std::string& group, const Limits& limits) const 
   return {};
 }
 
+Status Tree::CreateIntercept(const std::string& group) const {
+  const std::string leaf = group + kIntercept;
+  ATOLL_TRY(MakeDir(unified_.get(), leaf));
+  const std::string most = std::to_string(kInterceptMemory);
+  if (host_.v2) {
+    ATOLL_TRY(sys::WriteFileAt(unified_.get(), leaf + "/memory.max", most));
+    ATOLL_TRY(sys::WriteFileAt(unified_.get(), leaf + "/memory.swap.max", "0"));
+    return FitReserveV2(group);
+  }
+  const auto memory = v1_.find("memory");
+  if (memory == v1_.end()) return {};
+  ATOLL_TRY(MakeDir(memory->second.get(), leaf));
+  ATOLL_TRY(WriteV1("memory", leaf + "/memory.limit_in_bytes", most));
+  ATOLL_TRY(WriteV1("memory", leaf + "/memory.swappiness", "0"));
+  return FitReserveV1(group);
+}
+
+Status Tree::KillIntercept(const std::string& group) const {
+  Status killed = Kill(group + kIntercept);
+  return !killed && killed.error().error_number() == ENOENT ? Status() : killed;
+}
+
+uint64_t Tree::ReserveOf(const std::string& group) const {
+  const bool intercepted = ::faccessat(unified_.get(), (group + kIntercept).c_str(), F_OK, 0) == 0;
+  return kReserveMemory + (intercepted ? kInterceptMemory : 0);
+}
+
 Status Tree::RemoveNested(const std::string& group) const {
   ATOLL_TRY(RemoveGroups(unified_.get(), group));
   for (const auto& [controller, base] : v1_) {
@@ -294,6 +322,7 @@ Status Tree::RemoveGroup(const std::string& group) const {
     if (!OwnGroup(controller)) continue;
     // A sandbox may end before its sessions.
     ATOLL_TRY(RemoveGroups(v1_base.get(), group + "/run"));
+    if (controller == "memory") ATOLL_TRY(RemoveDir(v1_base.get(), group + kIntercept));
     ATOLL_TRY(RemoveDir(v1_base.get(), group));
   }
   return {};
@@ -323,6 +352,17 @@ Result<std::vector<UniqueFd>> Tree::OpenRunTasks(const std::string& group) const
   for (const auto& [controller, base] : v1_) {
     if (!HasRunGroup(controller)) continue;
     const std::string place = PlaceOf(base.get(), group, "/run", "/run");
+    ATOLL_ASSIGN(UniqueFd fd, sys::OpenAt(base.get(), place + "/tasks", O_WRONLY));
+    tasks.push_back(std::move(fd));
+  }
+  return tasks;
+}
+
+Result<std::vector<UniqueFd>> Tree::OpenInterceptTasks(const std::string& group) const {
+  std::vector<UniqueFd> tasks;
+  for (const auto& [controller, base] : v1_) {
+    if (!OwnGroup(controller)) continue;
+    const std::string place = controller == "memory" ? group + kIntercept : group;
     ATOLL_ASSIGN(UniqueFd fd, sys::OpenAt(base.get(), place + "/tasks", O_WRONLY));
     tasks.push_back(std::move(fd));
   }

@@ -5,9 +5,13 @@
 //     execd/                      process 1 alone, so that commands cannot starve it
 //     run/                        owned by the sandbox's root; execd makes a leaf per command in it
 //       x1/{execd,run}/           an isolated session: the same structure
+//     intercept/                  the interceptor, if the sandbox has a credential vault: outside
+//     of
+//                                 its namespaces, and within its limit of processor time
 //   <v1 controller>/atoll0/s7/    limits (hybrid hosts)
 //     run/                        memory and pids: the limit of commands, below execd's reserve
 //       x1/{,run}/                a session with a limit of its own
+//     intercept/                  memory: the limit of the interceptor
 //   <v1 cpuacct, cpuset>/atoll0/  shared by all sandboxes; exists only so that runtimes see it
 //
 // execd's reserve is added to the requested limit: the whole group may use limit + reserve, run/
@@ -36,6 +40,9 @@ namespace atl::cgroup {
 
 inline constexpr uint64_t kReserveMemory = 8 << 20;
 inline constexpr uint32_t kReservePids = 16;
+// Memory limit of an interceptor. A sandbox that has one may use as much more, so that neither
+// takes the other's.
+inline constexpr uint64_t kInterceptMemory = 128 << 20;
 // Period of the CPU limit, the kernel's default.
 inline constexpr uint32_t kPeriodMicros = 100000;
 
@@ -129,6 +136,11 @@ class Tree {
   // whichever is lower, to its run/, where runtimes look for it. SetLimits of the sandbox updates
   // it.
   Status ShowLimits(const std::string& group) const;
+  // Creates (or finds) intercept/ of a sandbox's group, with its limit. Its memory is never
+  // swapped, because it holds secrets.
+  Status CreateIntercept(const std::string& group) const;
+  // Kills the processes of intercept/, if there is one.
+  Status KillIntercept(const std::string& group) const;
   // Removes a nested group. Kills nothing. A missing group is not an error.
   Status RemoveNested(const std::string& group) const;
   // Removes a group, whose processes must all be gone. A missing group is not an error. EBUSY is
@@ -143,6 +155,8 @@ class Tree {
   // commands. For a sandbox or a nested group.
   Result<std::vector<UniqueFd>> OpenTasks(const std::string& group) const;
   Result<std::vector<UniqueFd>> OpenRunTasks(const std::string& group) const;
+  // Hybrid only: those for a process of intercept/.
+  Result<std::vector<UniqueFd>> OpenInterceptTasks(const std::string& group) const;
   // Hybrid only: moves the calling thread, and what it starts, into the groups that all sandboxes
   // share. Does not wait for a grace period.
   Status EnterShared() const;
@@ -195,6 +209,11 @@ class Tree {
   Status SetLimitsV2(const std::string& group, const Limits& now, const Limits& next) const;
   Status SetLimitsV1(const std::string& group, const Limits& now, const Limits& next) const;
   Status LimitLeaves(const std::string& run, const std::string& memory) const;
+  // Returns the memory that a group may use beyond its run/.
+  uint64_t ReserveOf(const std::string& group) const;
+  // Sets the memory limit of a group to that of its run/, and its reserve.
+  Status FitReserveV2(const std::string& group) const;
+  Status FitReserveV1(const std::string& group) const;
   // Reads a memory.max; "max" becomes the largest number.
   Result<uint64_t> ReadLimit(const std::string& path) const;
   Status WriteV1(const std::string& controller, const std::string& path,

@@ -162,8 +162,10 @@ int64_t MemoryRoom(const Core& core) {
 }
 
 int64_t CpuUsed(const Core& core) {
-  // cpu.stat of v2 has the usage even without the cpu controller.
-  auto text = core.cgroup_fd >= 0 ? sys::ReadFileAt(core.cgroup_fd, "cpu.stat", 4096)
+  // The group above that of the commands is the sandbox's, or the session's: with execd, and with
+  // the interceptor of a credential vault, which counts against the same limit. cpu.stat of v2 has
+  // the usage even without the cpu controller.
+  auto text = core.cgroup_fd >= 0 ? sys::ReadFileAt(core.cgroup_fd, "../cpu.stat", 4096)
                                   : sys::ReadFileAt(AT_FDCWD, "/sys/fs/cgroup/cpu.stat", 4096);
   return text ? KeyNumber(*text, "usage_usec").value_or(0) : 0;
 }

@@ -22,10 +22,11 @@ inline constexpr std::string_view kReady = "ready";
 struct Begin {
   static constexpr uint8_t kType = 1;
   Authority authority;
+  UniqueFd authorities;  // PEM file of the authorities that servers are verified against
 
   template <typename Self, typename Io>
   static void Fields(Self& self, Io& io) {
-    io(self.authority);
+    io(self.authority, self.authorities);
   }
 };
 

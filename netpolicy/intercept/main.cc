@@ -1,5 +1,6 @@
-// atoll-intercept: puts the credentials of one sandbox into its requests. The daemon starts it with
-// its line as descriptor 3. See README.md in this folder.
+// atoll-intercept: puts the credentials of one sandbox into its requests. The spawner starts it
+// with its line to the daemon as descriptor 3. See README.md in this folder.
+#include <fcntl.h>
 #include <signal.h>
 
 #include <cstdio>
@@ -10,18 +11,18 @@
 #include "runtime/base/standard_streams.h"
 #include "runtime/http/tls_memory.h"
 
-int main(int argc, char** argv) {
+int main() {
   using namespace atl;
   OpenStandardStreams();
-  if (argc != 2) {
-    std::fputs("atoll-intercept: started by atolld, for a sandbox with a credential vault\n",
+  if (::fcntl(intercept::kLineFd, F_GETFD) < 0) {
+    std::fputs("atoll-intercept: started by atoll-spawner, for a sandbox with a credential vault\n",
                stderr);
     return 2;
   }
   InitLog("atoll-intercept", LogLevel::kInfo);
   ::signal(SIGPIPE, SIG_IGN);
   Status run = http::WipeTlsMemory();
-  if (run) run = intercept::Run(UniqueFd(intercept::kLineFd), argv[1]);
+  if (run) run = intercept::Run(UniqueFd(intercept::kLineFd));
   if (!run) {
     LogLine(LogLevel::kError, "cannot intercept").Add(run.error());
     return 1;

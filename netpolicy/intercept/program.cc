@@ -38,12 +38,15 @@ struct Begun {
   std::unique_ptr<http::PooledLoop> loop;
 };
 
-Result<Begun> MakeReady(int line, const std::string& authorities) {
+Result<Begun> MakeReady(int line) {
   Begun begun;
   ATOLL_ASSIGN(Message first, Receive(line));
   const auto* begin = std::get_if<Begin>(&first.value);
   if (begin == nullptr) return Fail(Code::kInvalidArgument, "no Begin");
-  ATOLL_ASSIGN(begun.trust, http::TlsContext::ForClient(authorities));
+  // OpenSSL reads files by path. The daemon may see other files than this process, so it has opened
+  // this one.
+  ATOLL_ASSIGN(begun.trust, http::TlsContext::ForClient("/proc/self/fd/" +
+                                                        std::to_string(begin->authorities.get())));
   ATOLL_ASSIGN(begun.certificates, Certificates::Create(begin->authority));
   // Makes OpenSSL read and look up now what it loads on first use.
   ATOLL_TRY(begun.certificates->For("first.invalid"));
@@ -97,8 +100,8 @@ class Line {
 
 }  // namespace
 
-Status Run(UniqueFd line, const std::string& authorities) {
-  auto begun = MakeReady(line.get(), authorities);
+Status Run(UniqueFd line) {
+  auto begun = MakeReady(line.get());
   if (!begun) {
     (void)sys::SendMessage(line.get(), begun.error().message());
     return Fail(begun.error());

@@ -35,9 +35,8 @@ struct Shared {
 // Serves the connection to its end, and then closes its lease.
 void ServeFlow(Shared& shared, Serve flow);
 
-// Reads Begin from `line`, answers it, and serves until the daemon closes the line. `authorities`:
-// a PEM file of the authorities that servers are verified against. If it fails, it has not started,
-// and the daemon was told why.
-Status Run(UniqueFd line, const std::string& authorities);
+// Reads Begin from `line`, answers it, and serves until the daemon closes the line. If it fails, it
+// has not started, and the daemon was told why.
+Status Run(UniqueFd line);
 
 }  // namespace atl::intercept

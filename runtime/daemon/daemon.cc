@@ -232,7 +232,7 @@ Status Daemon::Open() {
   settings.budget = sandbox::BudgetOfHost(config_.overcommit);
   settings.budget.sandboxes = config_.max_sandboxes;
   settings.parked_sandboxes = config_.parked_sandboxes;
-  settings.interceptor = opened_.interceptor;
+  settings.authorities = opened_.authorities;
   settings.automatic_pools = config_.automatic_pools;
   sandboxes_ = std::make_unique<sandbox::Sandboxes>(
       sandbox::Sandboxes::Parts{*loop_, SystemClock(), *spawner_, *network_, *images_, *store_,

@@ -56,8 +56,8 @@ class Daemon {
     std::unique_ptr<launch::SpawnerClient> spawner;
     wire::Greeting hello;
     std::unique_ptr<netpolicy::Network> network;
-    sandbox::InterceptorProgram interceptor;
-    Sources sources;  // sources of the configuration, for SIGHUP
+    std::string authorities;  // see Sandboxes::Settings
+    Sources sources;          // sources of the configuration, for SIGHUP
   };
 
   // Call with privileges dropped. Opens the stores, reconciles records and host, and serves once

@@ -67,15 +67,12 @@ Result<std::vector<netpolicy::PolicyRule>> RulesFor(const std::vector<std::strin
   return rules;
 }
 
-// Finds the interceptor and the authorities that it verifies servers with: OpenSSL's variable, or
-// Debian's file, because the confined interceptor cannot search a directory later.
-Result<sandbox::InterceptorProgram> FindInterceptor() {
-  sandbox::InterceptorProgram program;
-  ATOLL_ASSIGN(program.path, FindProgram("atoll-intercept"));
+// Finds the authorities that interceptors verify servers with: OpenSSL's variable, or Debian's
+// file, because a confined interceptor cannot search a directory later.
+std::string FindAuthorities() {
   // NOLINTNEXTLINE(concurrency-mt-unsafe): before there are threads.
   const char* named = std::getenv("SSL_CERT_FILE");
-  program.authorities = named != nullptr ? named : "/etc/ssl/certs/ca-certificates.crt";
-  return program;
+  return named != nullptr ? named : "/etc/ssl/certs/ca-certificates.crt";
 }
 
 Status Serve(const Config& config, Sources sources) {
@@ -83,7 +80,7 @@ Status Serve(const Config& config, Sources sources) {
   ATOLL_TRY(RequireRoot());
   ATOLL_ASSIGN(const User user, FindUser(config.user));
   ATOLL_ASSIGN(opened.tls, LoadCertificate(config));
-  ATOLL_ASSIGN(opened.interceptor, FindInterceptor());
+  opened.authorities = FindAuthorities();
   ATOLL_ASSIGN(Listener listener, BindListener(config.host, config.port, "--server-port", "api"));
   opened.listener = std::move(listener.socket);
   opened.port = listener.port;

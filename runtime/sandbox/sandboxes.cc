@@ -61,7 +61,7 @@ Sandboxes::Sandboxes(const Parts& parts, Settings settings)
       expiry(
           parts.loop, parts.clock, [this](const std::string& id) { endings.Expire(id); },
           settings.keep_ended_seconds),
-      vaults(parts.loop, parts.network, std::move(settings.interceptor)),
+      vaults(parts.loop, parts.network, parts.spawner, std::move(settings.authorities)),
       sessions(parts.loop, parts.spawner),
       lost_volumes(parts.clock, parts.history, registry),
       builder(parts.loop, parts.spawner, registry.socket_directory(), settings.instance),

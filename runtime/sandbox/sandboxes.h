@@ -105,7 +105,8 @@ class Sandboxes {
     Meter::Sources meter;            // its functions of the loop are set by Sandboxes
     uint32_t parked_sandboxes = 64;  // limit for all pools and templates together
     uint32_t automatic_pools = 0;    // limit for pools that the daemon makes itself
-    InterceptorProgram interceptor;  // the program that serves credential vaults
+    // PEM file of the certificate authorities that interceptors trust in servers
+    std::string authorities;
     // A record's message never names a path below one of these directories (private_paths.h).
     std::vector<std::string> private_directories;
   };

@@ -89,6 +89,7 @@ class Server {
   void Do(wire::KeepRules message, const Answer<wire::KeepRules>& answer);
   void Do(wire::MakeSession message, Answer<wire::MakeSession> answer);
   void Do(wire::EndSession message, Answer<wire::EndSession> answer);
+  void Do(wire::StartInterceptor message, const Answer<wire::StartInterceptor>& answer);
   void Do(wire::Stop, Answer<wire::Stop> answer);
 
   Host& host_;

@@ -10,6 +10,7 @@
 #include "runtime/spawner/copies/stacks.h"
 #include "runtime/spawner/host/limit_policy.h"
 #include "runtime/spawner/root/volume_sources.h"
+#include "runtime/spawner/sandboxes/interceptor.h"
 #include "runtime/spawner/server.h"
 #include "runtime/wire/plan.h"
 
@@ -23,7 +24,7 @@ template <typename Message>
 constexpr bool kBegins =
     kIsOneOf<Message, wire::PrepareSlot, wire::Build, wire::SplitArchive, wire::ExtractLayer,
              wire::PackLayer, wire::CopyUpper, wire::DiffUpper, wire::MakeSession, wire::Reclaim,
-             wire::MountObjects>;
+             wire::MountObjects, wire::StartInterceptor>;
 
 // The verb that a message asks of a sandbox's tier.
 template <typename Message>
@@ -284,6 +285,16 @@ void Server::Do(wire::MakeSession message, Answer<wire::MakeSession> answer) {
 
 void Server::Do(wire::EndSession message, Answer<wire::EndSession> answer) {
   sessions_.End(message.id, message.number, std::move(answer));
+}
+
+void Server::Do(wire::StartInterceptor message, const Answer<wire::StartInterceptor>& answer) {
+  if (sandboxes_.LiveIn(message.slot).empty()) {
+    return answer(Fail(Code::kFailedPrecondition,
+                       "no sandbox lives in slot " + std::to_string(message.slot)));
+  }
+  auto process = StartInterceptor(host_, message.slot, message.line.get());
+  if (!process) return answer(Fail(process.error()));
+  answer(wire::Interceptor{std::move(*process)});
 }
 
 void Server::Do(wire::Stop, Answer<wire::Stop> answer) {

@@ -22,7 +22,7 @@
 namespace atl::wire {
 
 // Raised with every change of a message.
-inline constexpr uint32_t kSpawnerProtocol = 18;
+inline constexpr uint32_t kSpawnerProtocol = 19;
 static_assert(cgroup::kLimitFields.size() == 11, "requests have grown: raise kSpawnerProtocol");
 
 // Most sandboxes in one packet. Each may have 582 bytes there; the rest follows in further packets.
@@ -287,8 +287,20 @@ struct Disks {
   }
 };
 
-using Answer = std::variant<Done, Failed, Exited, Greeting, PreparedSlot, Built, Unpacked, DiskUse,
-                            Copied, Reclaimed, VolumeLost, CheckedLayers, Destroyed, Ends, Disks>;
+// The interceptor of a sandbox has been started.
+struct Interceptor {
+  static constexpr uint8_t kType = 16;
+  UniqueFd process;  // its pidfd
+
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io(self.process);
+  }
+};
+
+using Answer =
+    std::variant<Done, Failed, Exited, Greeting, PreparedSlot, Built, Unpacked, DiskUse, Copied,
+                 Reclaimed, VolumeLost, CheckedLayers, Destroyed, Ends, Disks, Interceptor>;
 
 // Makes the answer to a request whose result is a T, or void.
 template <typename T>

@@ -415,12 +415,28 @@ struct CheckLayers {
   }
 };
 
+// Starts an interceptor for the sandbox in the slot (netpolicy/intercept), in the sandbox's cgroup,
+// with the daemon's user and no rights. The answer does not wait for its first instruction: in a
+// frozen sandbox it begins with the thaw. It ends with its sandbox, or when `line` is closed.
+// kFailedPrecondition: no sandbox lives in the slot. kPermissionDenied: `line` is no Unix socket.
+struct StartInterceptor {
+  static constexpr uint8_t kType = 32;
+  using Reply = Interceptor;
+  uint32_t slot = 0;
+  UniqueFd line;  // the interceptor's end, see netpolicy/intercept/line.h
+
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io(self.slot, self.line);
+  }
+};
+
 using Message =
     std::variant<Hello, PrepareSlot, DropSlot, Build, Freeze, Destroy, SplitArchive, ExtractLayer,
                  PackLayer, CopyUpper, DiffUpper, PublishLayer, RemoveLayer, Stop, MakeVolume,
                  RemoveVolume, MeasureVolume, CheckVolume, Ping, KeepRules, MakeSession, EndSession,
                  Reclaim, MountObjects, MeasureSandbox, CheckLayers, ChangeLimits, SettleEnds,
-                 MeasureDisks>;
+                 MeasureDisks, StartInterceptor>;
 
 // ChangeLimits, Freeze, Reclaim, CopyUpper, DiffUpper and MakeSession also fail with
 // kUnimplemented, before they have any effect, if the sandbox's tier cannot do that or the spawner

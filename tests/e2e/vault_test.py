@@ -1,12 +1,16 @@
 """Credentials that a sandbox never holds: put into its requests on the way out, to the servers that
 they are for, by a proxy that it cannot get at."""
 import base64
+import concurrent.futures
 import contextlib
 import json
 import os
 import pathlib
+import statistics
+import sys
 import tempfile
 import threading
+import time
 import unittest
 
 import atoll
@@ -14,6 +18,7 @@ import process_memory
 from atoll import SLOWNESS
 from box import parse_events, shell_image
 from egress import V4, EgressBox, EgressTest, policy
+from usage_test import Groups
 
 KEY = 'key-of-the-other'
 CURL = '/usr/bin/curl'
@@ -66,12 +71,13 @@ class VaultTest(EgressTest):
         return json.loads(answer.text) if answer.text.startswith('{') else answer.text
 
     def interceptors(self):
+        spawner = self.daemon.spawner_pid()
         found = []
         for process in pathlib.Path('/proc').glob('[0-9]*'):
             try:
+                state, parent = (process / 'stat').read_text(encoding='ascii').rpartition(')')[2].split()[:2]
                 if (process / 'comm').read_text(encoding='ascii') == 'atoll-intercept\n' and (
-                        int((process / 'stat').read_text(encoding='ascii').rsplit(')')[-1].split()[
-                            1]) == self.daemon.process.pid):
+                        int(parent) == spawner and state != 'Z'):
                     found.append(process)
             except (FileNotFoundError, ProcessLookupError):
                 pass
@@ -302,7 +308,7 @@ class Attacks(VaultTest):
     def files_of(self, process):
         links = {os.readlink(fd) for fd in (process / 'fd').iterdir()}
         return [link for link in links if not link.startswith(
-            ('socket:', 'anon_inode:', '/dev/null', str(self.daemon.log)))]
+            ('socket:', 'anon_inode:', '/dev/null', str(self.daemon.run_dir / 'spawner.log')))]
 
     def test_one_that_is_killed_is_started_again_and_one_that_is_deleted_ends(self):
         box = self.safe_box()
@@ -371,6 +377,145 @@ class Memory(VaultTest):
         self.assertTrue(self.interceptors())
         holders['atoll-spawner'] = self.daemon.spawner_pid()
         process_memory.await_wiped(holders, gone)
+
+
+class Accounts(VaultTest):
+    """An interceptor works for one sandbox, which is charged for it."""
+    settings = {'usage_keep_days': 30}
+
+    def requests(self, box, count, path='n'):
+        """Each over a connection of its own, with two handshakes."""
+        text = self.curl(box, '-m', '300', '-H', 'Connection: close', '-o', '/dev/null', '-w', '%{http_code} ',
+                         f'https://good.example/{path}/[1-{count}]')
+        self.assertEqual(text.count('200 '), count, text[-300:])
+
+    @staticmethod
+    def seconds_of(process):
+        """Processor time, as the kernel counts it for the process."""
+        fields = (process / 'stat').read_text(encoding='ascii').rpartition(')')[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf('SC_CLK_TCK')
+
+    def billed(self, box):
+        self.daemon.request('GET', '/v1/usage?by=tenant')  # reads all counters
+        answer = self.daemon.request('GET', '/v1/usage?by=sandbox')
+        return next(item['cpu_seconds'] for item in answer['items'] if item['key'] == box.id)
+
+    def group_of(self, box):
+        top = Groups(self.daemon).top
+        return top / box.group().rpartition('/')[2]
+
+    def test_its_time_is_the_sandboxs(self):
+        box = self.safe_box()
+        self.put(box, vault(binding('api', 'good.example')))
+        interceptor, = self.interceptors()
+        group = self.group_of(box)
+        # In every hierarchy that limits, v1's too.
+        places = (interceptor / 'cgroup').read_text(encoding='ascii')
+        for line in places.splitlines():
+            if {'cpu', 'memory', 'pids', ''} & set(line.split(':')[1].split(',')):
+                self.assertIn(f'/{group.name}', line)
+        self.assertIn(f'/{group.name}/intercept\n', places)
+        self.requests(box, 20)
+        before = self.seconds_of(interceptor), Groups.cpu_of(group / 'intercept'), self.billed(box)
+        inside = Groups.cpu_of(group) - before[1]
+        self.requests(box, 300)
+        own, leaf, bill = (now - then for now, then in zip(
+            (self.seconds_of(interceptor), Groups.cpu_of(group / 'intercept'), self.billed(box)), before))
+        inside = Groups.cpu_of(group) - Groups.cpu_of(group / 'intercept') - inside
+        # Each handshake is a signature, so this cannot be cheap.
+        self.assertGreater(own, 0.1)
+        self.assertAlmostEqual(leaf, own, delta=0.05 + 0.05 * own)
+        self.assertAlmostEqual(bill, leaf + inside, delta=0.1 + 0.05 * bill)
+        print(f'300 requests: process {own:.2f} s, its group {leaf:.2f} s, billed {bill:.2f} s', file=sys.stderr)
+
+    def test_its_time_is_limited_with_the_sandboxs(self):
+        box = self.safe_box(resourceLimits={'cpu': '100m', 'memory': '64Mi'})
+        self.put(box, vault(binding('api', 'good.example')))
+        group = self.group_of(box)
+        used, began = Groups.cpu_of(group), time.monotonic()
+        shown = []
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            working = pool.submit(self.requests, box, 60)
+            while not working.done():
+                shown.append(box.call('GET', '/metrics').json['cpu_used_pct'])
+            working.result()
+        used, wall = Groups.cpu_of(group) - used, time.monotonic() - began
+        self.assertLess(used, 0.1 * wall + 0.1, f'{wall} s')
+        self.assertGreater(Groups.cpu_of(group / 'intercept'), 0.2 * used)
+        # The sandbox is at its limit, and is shown there.
+        self.assertGreater(statistics.median(shown), 75, shown)
+
+    def test_it_is_out_of_the_sandboxs_reach(self):
+        box = self.safe_box(resourceLimits={'memory': '64Mi'})
+        self.put(box, vault(binding('api', 'good.example')))
+        interceptor, = self.interceptors()
+        self.assertNotIn('intercept', box.out('cat /proc/[0-9]*/comm'))
+        self.assertIn('No such process', box.out(f'kill -KILL {interceptor.name} 2>&1 || true'))
+        # Its group can be seen, and says neither which process it has nor does as it is told.
+        files = lambda name: f'$(find /sys/fs/cgroup -path "*/intercept/{name}" 2>/dev/null)'
+        self.assertIn('0', box.out(f'cat {files("cgroup.procs")}').split())
+        self.assertEqual(box.out(f'for f in {files("cgroup.procs")} {files("tasks")}; do grep -vx 0 $f; done; true'), '')
+        box.out(f'for f in {files("cgroup.kill")} {files("cgroup.freeze")}; do (echo 1 >$f) 2>/dev/null; done; true')
+        self.assertTrue((interceptor / 'stat').exists())
+        # A sandbox that has taken all of its memory does not take the interceptor's.
+        box.background('head -c 60000000 /dev/zero | tail >/dev/null')
+        self.requests(box, 20)
+        self.assertEqual(self.interceptors(), [interceptor])
+
+    def test_a_pause_holds_it_and_nobody_else(self):
+        box = self.safe_box()
+        self.put(box, vault(binding('api', 'good.example', schemes=['http'])))
+        group = self.group_of(box)
+        flow = box.flow('kept', V4.at(10), 80)
+        request = b'GET /held HTTP/1.1\r\nHost: good.example\r\n\r\n'
+        self.assertIn(b' 200 ', box.poke(flow, request, want=12).data)
+        self.daemon.request('POST', f'/v1/sandboxes/{box.id}/pause')
+        atoll.until(lambda: box.state()['state'] == 'Paused', 30 * SLOWNESS, 'its pause')
+        self.assertIn('frozen 1', (group / 'intercept/cgroup.events').read_text(encoding='ascii'))
+        began = time.monotonic()
+        self.put(box, {'credentials': {'replace': [credential('token', 'sk-two')]}}, 'PATCH', 409)
+        other = self.safe_box()
+        self.put(other, vault(binding('api', 'good.example')))
+        self.assertLess(time.monotonic() - began, 10 * SLOWNESS)
+        self.daemon.request('POST', f'/v1/sandboxes/{box.id}/resume')
+        atoll.until(lambda: box.state()['state'] == 'Running', 30 * SLOWNESS, 'its run')
+        # The connection goes on.
+        self.assertIn(b' 200 ', box.poke(flow, request, want=12).data)
+
+    def test_one_that_is_deleted_while_it_is_paused_takes_it_along(self):
+        box = self.box(policy('good.example'), credentialProxy={'enabled': True})
+        self.put(box, vault(binding('api', 'good.example')))
+        group = self.group_of(box)
+        self.daemon.request('POST', f'/v1/sandboxes/{box.id}/pause')
+        self.daemon.delete(box.id)
+        atoll.until(lambda: not self.interceptors() and not group.exists(), 30 * SLOWNESS, 'all is gone')
+
+    def test_it_ends_with_a_sandbox_that_ends_by_itself(self):
+        box = self.box(policy('good.example'), credentialProxy={'enabled': True})
+        self.put(box, vault(binding('api', 'good.example', schemes=['http'])))
+        group = self.group_of(box)
+        # This connection would hold it.
+        box.flow('kept', V4.at(10), 80)
+        os.kill(box.host_pid(), 9)
+        atoll.until(lambda: not self.interceptors() and not group.exists(), 30 * SLOWNESS, 'its end')
+
+    def test_it_outlives_the_spawner_and_moves_with_a_rollback(self):
+        box = self.safe_box()
+        self.put(box, vault(binding('api', 'good.example')))
+        first, = self.interceptors()
+        self.daemon.kill_spawner()
+        atoll.until(self.daemon.healthy, 30 * SLOWNESS, 'another spawner')
+        self.assertTrue((first / 'stat').exists())
+        self.assertIn('HTTP/1.1 200', self.curl(box, 'https://good.example/'))
+        snapshot = self.daemon.request('POST', f'/v1/sandboxes/{box.id}/snapshots', {})['id']
+        self.addCleanup(self.daemon.request, 'DELETE', f'/v1/snapshots/{snapshot}')
+        atoll.until(lambda: self.daemon.request('GET', f'/v1/snapshots/{snapshot}')['status'][
+            'state'] == 'Ready', 30 * SLOWNESS, 'the snapshot')
+        self.daemon.request('POST', f'/v1/sandboxes/{box.id}/rollback', {'snapshotId': snapshot})
+        atoll.until(lambda: not first.exists(), 30 * SLOWNESS, 'that of the old version ends')
+        box.cgroup = None
+        self.assertIn('HTTP/1.1 200', self.curl(box, 'https://good.example/'))
+        self.assertGreater(Groups.cpu_of(self.group_of(box) / 'intercept'), 0)
 
 
 class Routes(VaultTest):

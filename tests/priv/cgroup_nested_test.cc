@@ -37,6 +37,7 @@ class Groups {
     EXPECT_TRUE(cgroup::Tree::Remove(host_, host_.unified, base_));
   }
   const cgroup::Tree& tree() const { return *tree_; }
+  std::string Base() const { return "/" + base_ + "/"; }
   std::string Path(const std::string& group) const { return tree_->path() + "/" + group; }
   // Returns "" if there is no such file.
   std::string Read(const std::string& file) const {
@@ -121,6 +122,34 @@ PRIV_TEST(CgroupNested, GoesWithItsSandbox) {
   cgroup::Limits limits = Memory(128);
   limits.cpu_millis = 500;
   groups.Nest(limits);
+}
+
+// Neither takes the other's memory, and a change of the sandbox's limit keeps the room.
+PRIV_TEST(CgroupNested, AnInterceptorHasRoomOfItsOwn) {
+  const Groups groups("atoll-nested-" + std::to_string(::getpid()));
+  const auto limit = [&](const std::string& group) {
+    const cgroup::Host& host = groups.tree().host();
+    if (host.v2) return groups.Read(group + "/memory.max");
+    const auto text = sys::ReadFileAt(
+        AT_FDCWD, host.v1.at("memory") + groups.Base() + group + "/memory.limit_in_bytes", 64);
+    return text ? text->substr(0, text->find('\n')) : "";
+  };
+  const auto expect = [&](uint64_t mebibytes) {
+    EXPECT_EQ(limit("s1/run"), Bytes(mebibytes));
+    EXPECT_EQ(limit("s1"),
+              std::to_string(mebibytes * kMiB + cgroup::kReserveMemory + cgroup::kInterceptMemory));
+    EXPECT_EQ(limit("s1/intercept"), std::to_string(cgroup::kInterceptMemory));
+  };
+  ASSERT_TRUE(groups.tree().KillIntercept("s1")) << "there is none";
+  ASSERT_TRUE(groups.tree().SetLimits("s1", {}, Memory(64)));
+  ASSERT_TRUE(groups.tree().CreateIntercept("s1"));
+  expect(64);
+  ASSERT_TRUE(groups.tree().CreateIntercept("s1")) << "again";
+  expect(64);
+  ASSERT_TRUE(groups.tree().SetLimits("s1", Memory(64), Memory(256)));
+  expect(256);
+  ASSERT_TRUE(groups.tree().SetLimits("s1", Memory(256), Memory(32)));
+  expect(32);
 }
 
 PRIV_TEST(CgroupNested, HasABottom) {

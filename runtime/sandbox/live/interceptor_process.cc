@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 
 #include <cerrno>
 #include <utility>
@@ -13,8 +12,9 @@
 #include "netpolicy/vault/wire_json.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
-#include "runtime/base/program.h"
 #include "runtime/base/sys.h"
+#include "runtime/launch/spawner_client.h"
+#include "runtime/wire/request.h"
 
 namespace atl::sandbox {
 namespace {
@@ -22,7 +22,9 @@ namespace {
 // Minimum time between two starts, so that a process that ends at once is not restarted by every
 // connection.
 constexpr int64_t kRestartUs = 1'000'000;
-constexpr int kStandardError = 2;
+// A process is ready within milliseconds. But one of a sandbox that is paused meanwhile waits for
+// the resume, and one of a sandbox that uses its whole processor time waits for its share.
+constexpr int64_t kReadyUs = 30'000'000;
 
 template <typename T>
 Status Send(int line, T message) {
@@ -31,17 +33,16 @@ Status Send(int line, T message) {
   return sys::SendMessage(line, packet.bytes, packet.descriptors);
 }
 
-// Opens the pidfd of a child. The daemon ignores SIGCHLD, so the child may have ended already, and
-// its pid may belong to another process.
-UniqueFd OpenChild(pid_t pid) {
-  auto process = sys::PidfdOpen(pid);
-  siginfo_t info{};
-  const bool ours = process && ::waitid(P_PIDFD, static_cast<id_t>(process->get()), &info,
-                                        WEXITED | WNOHANG | WNOWAIT) == 0;
-  return ours ? std::move(*process) : UniqueFd();
-}
-
 }  // namespace
+
+void InterceptorProcess::Follow(uint32_t slot) {
+  if (std::exchange(slot_, slot) == slot || !line_) return;
+  Stop();
+  started_us_ = 0;
+  // Otherwise the next connection starts it.
+  if (waiting_.empty()) return;
+  if (Status started = Start(); !started) Answered(started);
+}
 
 void InterceptorProcess::SetVault(vault::Vault vault, Done done) {
   Status told = line_ ? Tell(vault) : Status();
@@ -59,23 +60,38 @@ void InterceptorProcess::SetVault(vault::Vault vault, Done done) {
 Status InterceptorProcess::Start() {
   ATOLL_ASSIGN(sys::SocketPair line, sys::UnixPair(SOCK_SEQPACKET));
   if (::fcntl(line.a.get(), F_SETFL, O_NONBLOCK) != 0) return FailSys("fcntl O_NONBLOCK");
-  // The interceptor gets no environment variables of the daemon and writes to the daemon's log.
-  ATOLL_ASSIGN(
-      const pid_t pid,
-      Spawn({program_.path,
-             {"atoll-intercept", program_.authorities},
-             {},
-             {{kStandardError, 1}, {kStandardError, 2}, {line.b.get(), intercept::kLineFd}}}));
-  process_ = OpenChild(pid);
+  intercept::Begin begin{authority_, {}};
+  ATOLL_ASSIGN(begin.authorities, sys::Open(authorities_, O_RDONLY));
   line_ = std::move(line.a);
   started_us_ = MonotonicMicros();
   ready_ = false;
   watch_ = loop_.WatchReadable(line_.get(), [this] { OnAnswer(); });
-  Status begun = watch_ != 0 ? Send(line_.get(), intercept::Begin{authority_})
+  // The line keeps these messages, and connections, until the process reads them.
+  Status begun = watch_ != 0 ? Send(line_.get(), std::move(begin))
                              : Fail(Code::kInternal, "the interceptor cannot be watched");
   if (begun) begun = Tell(vault_);
-  if (!begun) Stop();
-  return begun;
+  if (!begun) {
+    Stop();
+    return begun;
+  }
+  deadline_ = loop_.After(kReadyUs, [this] { Failed("it was not ready within 30 seconds"); });
+  spawner_.Ask(wire::StartInterceptor{.slot = slot_, .line = std::move(line.b)},
+               guard_([this, start = ++starts_](Result<wire::Interceptor> started) {
+                 OnStarted(start, std::move(started));
+               }));
+  return {};
+}
+
+void InterceptorProcess::OnStarted(uint64_t start, Result<wire::Interceptor> started) {
+  if (start != starts_ || !line_) {
+    // It was stopped meanwhile, and must not outlive the vault that it has got.
+    if (started) (void)sys::PidfdSignal(started->process.get(), SIGKILL);
+    return;
+  }
+  if (!started) return Failed(started.error().message());
+  process_ = std::move(started->process);
+  // It has ended before the spawner's answer.
+  if (watch_ == 0) Failed("it has ended");
 }
 
 Status InterceptorProcess::Tell(const vault::Vault& vault) {
@@ -90,6 +106,7 @@ void InterceptorProcess::Empty() {
 }
 
 void InterceptorProcess::Stop() {
+  loop_.Cancel(std::exchange(deadline_, 0));
   if (watch_ != 0) loop_.Unwatch(std::exchange(watch_, 0));
   // SIGKILL also ends a process that hangs.
   if (process_) (void)sys::PidfdSignal(process_.get(), SIGKILL);
@@ -103,10 +120,16 @@ void InterceptorProcess::OnAnswer() {
   if (!answer && answer.error().error_number() == EAGAIN) return;
   if (answer && answer->bytes == intercept::kReady && !ready_) {
     ready_ = true;
+    loop_.Cancel(std::exchange(deadline_, 0));
     return Answered({});
   }
-  const std::string why =
-      answer && !answer->bytes.empty() ? answer->bytes : std::string("it has ended");
+  if (answer && !answer->bytes.empty()) return Failed(answer->bytes);
+  if (process_) return Failed("it has ended");
+  // The spawner has closed its end, and its answer says why.
+  loop_.Unwatch(std::exchange(watch_, 0));
+}
+
+void InterceptorProcess::Failed(const std::string& why) {
   LogLine(LogLevel::kError, "the interceptor of a sandbox")
       .Add("sandbox", sandbox_id_)
       .Add("error", why);

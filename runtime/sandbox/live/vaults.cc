@@ -24,8 +24,8 @@ void Vaults::Set(const Sandbox& sandbox, vault::Vault vault, std::function<void(
   Entry& entry = entries_[sandbox.id];
   if (is_new) {
     entry.place = places_.Take(sandbox.tenant);
-    entry.process =
-        std::make_shared<InterceptorProcess>(loop_, program_, sandbox.id, sandbox.authority);
+    entry.process = std::make_shared<InterceptorProcess>(loop_, spawner_, authorities_, sandbox.id,
+                                                         sandbox.authority);
   }
   const auto process = entry.process;
   Attach(sandbox.id, sandbox.slot);
@@ -55,7 +55,10 @@ void Vaults::Remove(const std::string& id) {
 
 void Vaults::Attach(const std::string& id, uint32_t slot) {
   const auto found = entries_.find(id);
-  if (found != entries_.end()) found->second.slot = slot;
+  if (found != entries_.end()) {
+    found->second.slot = slot;
+    found->second.process->Follow(slot);
+  }
   // The former owner of the slot must not keep its interceptor there.
   network_.SetInterceptor(slot, found != entries_.end() ? found->second.process : nullptr);
 }

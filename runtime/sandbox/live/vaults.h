@@ -22,14 +22,16 @@
 
 namespace atl::sandbox {
 
-// Each vault has a process of a few MiB, which is charged to the daemon.
+// Each vault has a process, a socket and watches of the daemon.
 inline constexpr size_t kMaxVaults = 256;
 
 class Vaults {
  public:
-  // `loop` and `network` outlive this object.
-  Vaults(Loop& loop, netpolicy::Network& network, InterceptorProgram program)
-      : loop_(loop), network_(network), program_(std::move(program)) {}
+  // The references outlive this object. `authorities`: PEM file of the certificate authorities that
+  // interceptors trust in servers.
+  Vaults(Loop& loop, netpolicy::Network& network, launch::SpawnerClient& spawner,
+         std::string authorities)
+      : loop_(loop), network_(network), spawner_(spawner), authorities_(std::move(authorities)) {}
   Vaults(const Vaults&) = delete;
   Vaults& operator=(const Vaults&) = delete;
 
@@ -50,7 +52,8 @@ class Vaults {
  private:
   Loop& loop_;
   netpolicy::Network& network_;
-  const InterceptorProgram program_;
+  launch::SpawnerClient& spawner_;
+  const std::string authorities_;
   struct Entry {
     std::shared_ptr<InterceptorProcess> process;
     uint32_t slot = 0;

@@ -146,6 +146,7 @@ Result<Config> ParseCommandLine(int argc, char** argv) {
   config.execd = own_directory + "/atoll-execd";
   config.unpack = own_directory + "/atoll-unpack";
   config.objects = own_directory + "/atoll-objects";
+  config.intercept = own_directory + "/atoll-intercept";
   config.guard = own_directory + "/atoll-guard";
   bool user_given = false;
   for (int i = 1; i < argc; i += 2) {

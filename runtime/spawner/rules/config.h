@@ -63,6 +63,7 @@ struct Config {
   std::string execd;  // paths of the programs to run; beside our own by default
   std::string unpack;
   std::string objects;
+  std::string intercept;
   std::string guard;
   std::string runsc;        // gVisor's program, absolute; empty: this host has no gVisor
   int ready_fd = -1;        // gets one byte once requests are answered

@@ -488,6 +488,11 @@ void Sandboxes::MarkExited(Sandbox& sandbox, int wait_status, bool code_known) {
   // on, was killed; a command that died so earlier is not.
   const bool killed = (WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL) ||
                       (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 128 + SIGKILL);
+  // The interceptor is in no pid namespace that ended with process 1.
+  const std::string group = SlotGroup(record.slot);
+  if (const Status ended = host_.cgroups.KillIntercept(group); !ended) {
+    LogLine(LogLevel::kError, "cannot kill an interceptor").Add("group", group).Add(ended.error());
+  }
   ReadEnd(sandbox);
   record.oom_killed =
       killed && sandbox.stopped_status == 0 && sandbox.record.end.meters.events.oom_kills > 0;

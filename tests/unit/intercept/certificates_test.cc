@@ -1,14 +1,17 @@
 #include "netpolicy/intercept/certificates.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <openssl/ssl.h>
 #include <openssl/x509_vfy.h>
 
 #include <regex>
 #include <set>
+#include <vector>
 
 #include "netpolicy/intercept/authority.h"
 #include "netpolicy/intercept/line.h"
+#include "runtime/base/sys.h"
 
 namespace atl::intercept {
 namespace {
@@ -68,9 +71,12 @@ TEST(Authority, SignsServersAndNothingElse) {
 }
 
 TEST(Line, CarriesWhatItIsGiven) {
-  Message begin{Begin{*MakeAuthority("s")}};
+  Message begin{Begin{*MakeAuthority("s"), *sys::Open("/dev/null", O_RDONLY)}};
   Message read;
-  ASSERT_TRUE(wire::DecodeFields(wire::EncodeFields(begin), &read));
+  wire::Packet packet = wire::EncodePacket(begin);
+  std::vector<UniqueFd> descriptors;
+  for (const int fd : packet.descriptors) descriptors.emplace_back(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  ASSERT_TRUE(wire::DecodeFields(packet.bytes, &read, descriptors));
   EXPECT_EQ(std::get<Begin>(read.value).authority, std::get<Begin>(begin.value).authority);
   // A connection without its descriptors is invalid.
   EXPECT_FALSE(

@@ -223,6 +223,9 @@ class FakeSpawner final : public launch::SpawnerClient {
     rules_kept = std::move(asked.nfnetlink);
     done({});
   }
+  void Do(wire::StartInterceptor asked, Done<wire::Interceptor> done) {
+    interceptors.push_back({std::move(asked), std::move(done)});
+  }
   void Do(wire::Stop, const Finished& done) {
     stopped = true;
     stop_is_cut_off ? done(Fail(Code::kUnavailable, "gone")) : done({});
@@ -264,6 +267,7 @@ class FakeSpawner final : public launch::SpawnerClient {
   std::deque<std::pair<wire::CopyUpper, Done<wire::Copied>>> copies;
   std::deque<std::pair<wire::DiffUpper, Done<wire::Unpacked>>> diffs;
   std::deque<Pending<wire::LayerId>> publishes;
+  std::deque<std::pair<wire::StartInterceptor, Done<wire::Interceptor>>> interceptors;
   std::vector<uint32_t> dropped;
   bool stopped = false;
   bool stop_is_cut_off = false;

@@ -1,9 +1,12 @@
 #include "runtime/sandbox/live/vaults.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 
+#include "netpolicy/intercept/line.h"
 #include "netpolicy/policy/policy_json.h"
 #include "netpolicy/vault/document_json.h"
+#include "runtime/base/sys.h"
 #include "tests/unit/sandbox/fakes.h"
 
 namespace atl::sandbox {
@@ -34,13 +37,13 @@ class VaultsTest : public testing::Test {
 
   FakeClock clock_;
   FakeLoop loop_{clock_};
+  FakeSpawner spawner_{loop_};
   FakeNetwork network_;
   Sandbox sandbox_;
 };
 
 TEST_F(VaultsTest, FollowTheirSandboxFromSlotToSlot) {
-  // A program that runs and never reports that it is ready.
-  Vaults vaults(loop_, network_, {"/bin/sleep", "1000"});
+  Vaults vaults(loop_, network_, spawner_, "/dev/null");
   int answers = 0;
   vaults.Set(sandbox_, VaultFor("a.example"), [&](const Status&) { ++answers; });
   ASSERT_NE(At(1), nullptr);
@@ -49,8 +52,13 @@ TEST_F(VaultsTest, FollowTheirSandboxFromSlotToSlot) {
   EXPECT_FALSE(At(1)->Wants("a.example", true, 80)) << "not at another port";
   EXPECT_FALSE(At(1)->Wants("b.example", true, 443));
   const std::weak_ptr<netpolicy::Interceptor> held = network_.interceptors[1];
+  ASSERT_EQ(spawner_.interceptors.size(), 1U);
+  EXPECT_EQ(spawner_.interceptors[0].first.slot, 1U);
   vaults.Attach("s", 2);
   EXPECT_EQ(At(2), At(1));
+  // The process is charged to the group of its slot, which goes.
+  ASSERT_EQ(spawner_.interceptors.size(), 2U);
+  EXPECT_EQ(spawner_.interceptors[1].first.slot, 2U);
   // A sandbox does not get the vault of an earlier sandbox in its slot.
   vaults.Attach("other", 1);
   EXPECT_EQ(At(1), nullptr);
@@ -61,14 +69,65 @@ TEST_F(VaultsTest, FollowTheirSandboxFromSlotToSlot) {
   EXPECT_TRUE(held.expired()) << "and its process with it, though it has not answered";
 }
 
-TEST_F(VaultsTest, WithoutTheirProgramThereAreNone) {
-  Vaults vaults(loop_, network_, {"/nonexistent", ""});
-  Status set;
-  vaults.Set(sandbox_, VaultFor("a.example"), [&](const Status& status) { set = status; });
-  EXPECT_FALSE(set);
-  EXPECT_EQ(At(1), nullptr);
-  EXPECT_EQ(vaults.Find("s"), nullptr);
-  loop_.Run();
+netpolicy::InterceptedConnection Connection() {
+  return {.name = "a.example",
+          .tls = true,
+          .client = *sys::Open("/dev/null", O_RDONLY),
+          .server = *sys::Open("/dev/null", O_RDONLY)};
+}
+
+// Reads one message of the daemon to an interceptor.
+intercept::Message Read(int line) {
+  auto packet = *sys::ReceiveMessage(line, intercept::kMaxMessage);
+  intercept::Message message;
+  EXPECT_TRUE(wire::DecodeFields(packet.bytes, &message, packet.fds));
+  return message;
+}
+
+TEST_F(VaultsTest, AreInForceWhenTheirProcessIsReady) {
+  Vaults vaults(loop_, network_, spawner_, "/dev/null");
+  std::vector<Status> set;
+  vaults.Set(sandbox_, VaultFor("a.example"), [&](const Status& status) { set.push_back(status); });
+  auto [asked, answer] = std::move(spawner_.interceptors.at(0));
+  EXPECT_EQ(std::get<intercept::Begin>(Read(asked.line.get()).value).authority, sandbox_.authority);
+  EXPECT_TRUE(std::holds_alternative<intercept::SetVault>(Read(asked.line.get()).value));
+  answer(wire::Interceptor{*sys::Open("/dev/null", O_RDONLY)});
+  EXPECT_TRUE(set.empty());
+  ASSERT_TRUE(sys::SendMessage(asked.line.get(), intercept::kReady));
+  loop_.Poll();
+  ASSERT_EQ(set.size(), 1U);
+  EXPECT_TRUE(set[0]);
+  EXPECT_EQ(loop_.timers(), 0U);
+  // The sandbox's next version has the vault, and the next connection starts its process.
+  vaults.Attach("s", 2);
+  EXPECT_EQ(spawner_.interceptors.size(), 1U);
+  ASSERT_TRUE(At(2)->Take(Connection()));
+  ASSERT_EQ(spawner_.interceptors.size(), 2U);
+  EXPECT_EQ(spawner_.interceptors[1].first.slot, 2U);
+}
+
+TEST_F(VaultsTest, WithoutTheirProcessThereAreNone) {
+  // A spawner that refuses, a process that ends at once, and one that is never ready.
+  for (int how = 0; how < 3; ++how) {
+    Vaults vaults(loop_, network_, spawner_, "/dev/null");
+    std::vector<Status> set;
+    vaults.Set(sandbox_, VaultFor("a.example"),
+               [&](const Status& status) { set.push_back(status); });
+    auto [asked, answer] = std::move(spawner_.interceptors.at(0));
+    spawner_.interceptors.clear();
+    if (how < 2) asked.line.reset();
+    loop_.Poll();
+    EXPECT_TRUE(set.empty()) << "the spawner's answer says why";
+    if (how == 0) answer(Fail(Code::kFailedPrecondition, "no sandbox"));
+    if (how != 0) answer(wire::Interceptor{*sys::Open("/dev/null", O_RDONLY)});
+    if (how == 2) loop_.Pass(30'000'000);
+    ASSERT_EQ(set.size(), 1U) << how;
+    EXPECT_EQ(set[0].error().code(), Code::kUnavailable);
+    EXPECT_EQ(set[0].error().message().ends_with("no sandbox"), how == 0);
+    EXPECT_EQ(At(1), nullptr);
+    EXPECT_EQ(vaults.Find("s"), nullptr);
+    loop_.Run();
+  }
 }
 
 TEST_F(VaultsTest, AreCoveredByThePolicy) {

@@ -154,13 +154,13 @@ constexpr Row kRequests[] = {
     {"Ping", 16, 0},           {"KeepRules", 17, 1},     {"MakeSession", 23, 2},
     {"EndSession", 24, 0},     {"Reclaim", 25, 0},       {"MountObjects", 26, 0},
     {"MeasureSandbox", 27, 0}, {"CheckLayers", 28, 0},   {"ChangeLimits", 30, 0},
-    {"SettleEnds", 29, 0},     {"MeasureDisks", 31, 0},
+    {"SettleEnds", 29, 0},     {"MeasureDisks", 31, 0},  {"StartInterceptor", 32, 1},
 };
 constexpr Row kAnswers[] = {
     {"Done", 1, 0},         {"Failed", 2, 0},     {"Exited", 3, 0},      {"Greeting", 4, 0},
     {"PreparedSlot", 5, 1}, {"Built", 6, 0},      {"Unpacked", 7, 0},    {"DiskUse", 8, 0},
     {"Copied", 9, 0},       {"Reclaimed", 10, 0}, {"VolumeLost", 11, 0}, {"CheckedLayers", 12, 0},
-    {"Destroyed", 13, 0},   {"Ends", 14, 0},      {"Disks", 15, 0},
+    {"Destroyed", 13, 0},   {"Ends", 14, 0},      {"Disks", 15, 0},      {"Interceptor", 16, 1},
 };
 static_assert(std::size(kRequests) == std::variant_size_v<Message>, "a message without its line");
 static_assert(std::size(kAnswers) == std::variant_size_v<Answer>, "an answer without its line");
