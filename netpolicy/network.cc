@@ -94,6 +94,7 @@ class HostNetwork final : public Network {
   std::vector<Denial> DenialsOf(uint32_t slot) const override;
   Result<SlotCounters> CountersOf(uint32_t slot) override;
   uint64_t repairs() const override { return fence_->repairs(); }
+  const DnsCounts& dns_counts() const override { return dns_->counts(); }
   void OnDenied(OnDenial on_denial) override { enforcer_->OnDenied(std::move(on_denial)); }
   Status RemoveLinks(const std::vector<uint32_t>& slots) override;
   Status Recover(const std::vector<LiveSlot>& live) override;

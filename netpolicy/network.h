@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "netpolicy/address/addresses.h"
+#include "netpolicy/dns/dns_counts.h"
 #include "netpolicy/policy/denials.h"
 #include "netpolicy/policy/egress.h"
 #include "netpolicy/policy/guards.h"
@@ -107,6 +108,8 @@ class Network {
   virtual Result<SlotCounters> CountersOf(uint32_t slot) = 0;
   // How many times the rules or links were restored after another program changed them.
   virtual uint64_t repairs() const = 0;
+  // Questions of sandboxes to the name server, since it was opened.
+  virtual const DnsCounts& dns_counts() const = 0;
   // Sets the callback for new denials. It is called about 10 times a second at most for each
   // sandbox.
   virtual void OnDenied(OnDenial on_denial) = 0;

@@ -220,14 +220,16 @@ void DnsForwarder::CancelResolve(uint64_t id) {
 
 void DnsForwarder::OnQuery(std::span<const uint8_t> message, const Client& client) {
   // Questions above the rate limit are dropped without an answer, which would cost more.
-  if (!sources_.TakeQuestion(client.source, clock_.BootMicros())) return;
+  if (!sources_.TakeQuestion(client.source, clock_.BootMicros())) {
+    return counts_.Add(DnsResult::kLimited, 0);
+  }
   if (message.size() > kDnsMaxQuery) {
-    return Reply(client, MakeDnsError(message, DnsRcode::kFormatError));
+    return Reply(client, MakeDnsError(message, DnsRcode::kFormatError), DnsResult::kFailed, 0);
   }
   const auto result = ParseDnsQuery(message);
-  if (!result) return;
+  if (!result) return counts_.Add(DnsResult::kFailed, 0);
   if (result->rcode != DnsRcode::kNoError) {
-    return Reply(client, MakeDnsError(message, result->rcode));
+    return Reply(client, MakeDnsError(message, result->rcode), DnsResult::kFailed, 0);
   }
   const DnsQuery& query = result->query;
   DnsGate::Judgement judgement;
@@ -236,7 +238,11 @@ void DnsForwarder::OnQuery(std::span<const uint8_t> message, const Client& clien
   }
   const DnsLookup lookup = LookupOf(query);
   if (const auto own = OwnAnswer(lookup, judgement)) {
-    return Reply(client, MakeDnsReply(query, *own));
+    // Only the policy says that a name does not exist, before anybody was asked.
+    const DnsResult counted = own->rcode == DnsRcode::kNxDomain         ? DnsResult::kDenied
+                              : own->rcode == DnsRcode::kNotImplemented ? DnsResult::kFailed
+                                                                        : DnsResult::kAnswered;
+    return Reply(client, MakeDnsReply(query, *own), counted, lookup.type);
   }
   LookUp(lookup, judgement.under_policy, query, message, client);
 }
@@ -273,7 +279,8 @@ void DnsForwarder::LookUp(const DnsLookup& lookup, bool under_policy, const DnsQ
   // If the same lookup is in flight, the name does not leave the host again.
   const bool leaves = under_policy && !resolver_.Asking(lookup);
   if (const auto refusal = Refuse(leaves, client.source)) {
-    return Reply(client, MakeDnsReply(query, Empty(*refusal)));
+    return Reply(client, MakeDnsReply(query, Empty(*refusal)),
+                 resolver_.CanAsk() ? DnsResult::kLimited : DnsResult::kFailed, lookup.type);
   }
   const uint64_t id = next_id_++;
   Pending& pending = pending_[id];
@@ -307,24 +314,30 @@ void DnsForwarder::Answer(const Client& client, const DnsQuery& query, const Dns
   const bool over_udp = client.tcp_id == 0;
   // A truncated answer asks the client to use TCP, which it already does.
   if (answer.truncated && !over_udp) {
-    return Reply(client, MakeDnsReply(query, Empty(DnsRcode::kServerFailure)));
+    return Reply(client, MakeDnsReply(query, Empty(DnsRcode::kServerFailure)), DnsResult::kFailed,
+                 query.question.type);
   }
+  const bool answered = answer.rcode == DnsRcode::kNoError || answer.rcode == DnsRcode::kNxDomain;
+  DnsResult result = answered ? DnsResult::kAnswered : DnsResult::kFailed;
   const uint32_t most_ttl = gate_ ? kGatedTtl : kDnsMaxTtl;
   std::vector<uint8_t> reply = MakeDnsReply(query, answer, age, most_ttl);
   if (over_udp && reply.size() > std::min(query.udp_size, kMaxUdpAnswer)) {
     DnsAnswer truncated = Empty(answer.rcode);
     truncated.truncated = true;
-    return Reply(client, MakeDnsReply(query, truncated));
+    return Reply(client, MakeDnsReply(query, truncated), result, query.question.type);
   }
   if (gate_ && !answer.addresses.empty() &&
       !gate_->Learn(client.source, query.question.name, answer.aliases, answer.addresses,
                     std::min(answer.ttl - age, most_ttl))) {
     reply = MakeDnsReply(query, Empty(DnsRcode::kNxDomain));
+    result = DnsResult::kDenied;
   }
-  Reply(client, std::move(reply));
+  Reply(client, std::move(reply), result, query.question.type);
 }
 
-void DnsForwarder::Reply(const Client& client, std::vector<uint8_t> message) {
+void DnsForwarder::Reply(const Client& client, std::vector<uint8_t> message, DnsResult result,
+                         uint16_t type) {
+  counts_.Add(result, type);
   if (message.empty()) return;
   if (client.tcp_id != 0) {
     const auto connection = connections_.find(client.tcp_id);

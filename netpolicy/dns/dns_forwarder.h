@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "netpolicy/address/endpoint.h"
+#include "netpolicy/dns/dns_counts.h"
 #include "netpolicy/dns/dns_datagrams.h"
 #include "netpolicy/dns/dns_gate.h"
 #include "netpolicy/dns/dns_resolver.h"
@@ -71,6 +72,9 @@ class DnsForwarder {
 
   // The bound addresses, in the order of Config::listen. UDP and TCP use the same port.
   const std::vector<Endpoint>& endpoints() const { return endpoints_; }
+
+  // Questions since the start, without those of Resolve.
+  const DnsCounts& counts() const { return counts_; }
 
   // Drops all state of a source whose sandbox has ended: its pending queries get no answer, its
   // connections are closed, and its limits start anew for the next sandbox with that address.
@@ -128,7 +132,8 @@ class DnsForwarder {
   Resolving EndResolve(uint64_t id);
   void OnAnswer(uint64_t id, const DnsAnswer& answer);
   void Answer(const Client& client, const DnsQuery& query, const DnsAnswer& answer, uint32_t age);
-  void Reply(const Client& client, std::vector<uint8_t> message);
+  // Replies, and counts the question. `type`: 0 if it could not be read.
+  void Reply(const Client& client, std::vector<uint8_t> message, DnsResult result, uint16_t type);
   void CloseConnection(uint64_t id);
 
   Limits limits_;
@@ -143,6 +148,7 @@ class DnsForwarder {
   DnsDatagrams datagrams_;
   DnsResolver resolver_;
   DnsSources sources_;
+  DnsCounts counts_;
   uint64_t next_id_ = 1;
   std::map<uint64_t, Pending> pending_;
   std::map<uint64_t, Resolving> resolving_;

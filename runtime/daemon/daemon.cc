@@ -253,7 +253,7 @@ Status Daemon::Open() {
 
   measurements_ = std::make_shared<api::Measurements>(SystemClock());
   host_watch_ = std::make_unique<sandbox::HostWatch>(
-      *loop_, sandboxes_->counts,
+      *loop_, SystemClock(), *spawner_, sandboxes_->counts,
       sandbox::HostWatch::Places{config_.data_dir + "/store", StateDir(config_)}, group_events);
   host_watch_->Refresh();
   api_ = std::make_unique<api::Api>(
@@ -361,7 +361,7 @@ MetricSet Daemon::Collect() {
   MetricSet metrics;
   CollectOwn(&metrics);
   sandbox::AddMetrics(*sandboxes_, *snapshots_, *admission_, *slots_, *network_, *images_, health_,
-                      host_watch_->last(), &metrics);
+                      host_watch_->last(), host_watch_->quotas(), &metrics);
   return metrics;
 }
 

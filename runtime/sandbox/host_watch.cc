@@ -10,9 +10,13 @@
 #include <utility>
 
 #include "runtime/base/sys.h"
+#include "runtime/launch/spawner_client.h"
 
 namespace atl::sandbox {
 namespace {
+
+// The spawner reads a quota for each sandbox and volume, some microseconds each.
+constexpr int64_t kQuotasUs = 60'000'000;
 
 uint64_t BytesIn(const std::string& directory) {
   uint64_t bytes = 0;
@@ -69,13 +73,32 @@ HostSample ReadSample(const HostWatch::Places& places) {
 
 }  // namespace
 
-HostWatch::HostWatch(Loop& loop, GroupCounts& counts, Places places, ReadEvents read_events)
+HostWatch::HostWatch(Loop& loop, const Clock& clock, launch::SpawnerClient& spawner,
+                     GroupCounts& counts, Places places, ReadEvents read_events)
     : loop_(loop),
+      clock_(clock),
+      spawner_(spawner),
       counts_(counts),
       places_(std::move(places)),
       read_events_(std::move(read_events)) {}
 
+void HostWatch::AskForQuotas() {
+  if (clock_.BootMicros() < ask_again_us_) return;
+  ask_again_us_ = clock_.BootMicros() + kQuotasUs;
+  spawner_.Ask(wire::MeasureDisks(), guard_([this](const Result<wire::Disks>& measured) {
+                 // Without a spawner the last sample stays.
+                 if (!measured) return;
+                 quotas_.reset();
+                 if (!measured->counted) return;
+                 quotas_.emplace().volume_bytes = measured->volume_bytes;
+                 for (const wire::SlotDisk& disk : measured->disks) {
+                   quotas_->upper_bytes += disk.bytes;
+                 }
+               }));
+}
+
 void HostWatch::Refresh() {
+  AskForQuotas();
   if (std::exchange(reading_, true)) return;
   struct Reading {
     HostSample sample;

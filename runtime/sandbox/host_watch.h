@@ -1,5 +1,6 @@
-// Samples the metrics that only the file system and the kernel know. Reads them on the pool,
-// because a file system may hang. Each scrape gets the last sample and asks for the next.
+// Samples the metrics that only the file system, the kernel and the spawner know. Reads files on
+// the pool, because a file system may hang, and asks the spawner for quotas at most once a minute.
+// Each scrape gets the last sample and asks for the next.
 //
 // Thread rule: on the loop.
 #pragma once
@@ -14,9 +15,14 @@
 #include <unordered_map>
 
 #include "cgroup/meters.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/guard.h"
 #include "runtime/base/loop.h"
 #include "runtime/sandbox/state/group_counts.h"
+
+namespace atl::launch {
+class SpawnerClient;
+}
 
 namespace atl::sandbox {
 
@@ -36,6 +42,12 @@ struct HostSample {
   std::optional<uint64_t> conntrack_entries, conntrack_limit;
 };
 
+// Bytes that are charged to project quotas.
+struct QuotaSample {
+  uint64_t upper_bytes = 0;   // uppers of living sandboxes
+  uint64_t volume_bytes = 0;  // all named volumes
+};
+
 class HostWatch {
  public:
   struct Places {
@@ -44,7 +56,8 @@ class HostWatch {
   };
   using ReadEvents = std::function<cgroup::GroupEvents(uint32_t slot)>;
   // The pool calls `read_events`. All arguments outlive this object.
-  HostWatch(Loop& loop, GroupCounts& counts, Places places, ReadEvents read_events);
+  HostWatch(Loop& loop, const Clock& clock, launch::SpawnerClient& spawner, GroupCounts& counts,
+            Places places, ReadEvents read_events);
   HostWatch(const HostWatch&) = delete;
   HostWatch& operator=(const HostWatch&) = delete;
 
@@ -52,14 +65,22 @@ class HostWatch {
   void Refresh();
   // Returns the last sample; null before the first.
   const HostSample* last() const { return last_ ? &*last_ : nullptr; }
+  // Null before the first answer of the spawner, and if the store has no project quotas.
+  const QuotaSample* quotas() const { return quotas_ ? &*quotas_ : nullptr; }
 
  private:
+  void AskForQuotas();
+
   Loop& loop_;
+  const Clock& clock_;
+  launch::SpawnerClient& spawner_;
   GroupCounts& counts_;
   const Places places_;
   const ReadEvents read_events_;
   bool reading_ = false;
   std::optional<HostSample> last_;
+  std::optional<QuotaSample> quotas_;
+  int64_t ask_again_us_ = 0;
   const Guard guard_;
 };
 

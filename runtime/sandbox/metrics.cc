@@ -216,10 +216,17 @@ void AddStock(const Sandboxes& all, MetricSet* metrics) {
   }
 }
 
-void AddDisk(const images::ImageStore& images, const HostSample* host, MetricSet* metrics) {
-  MetricFamily& disk =
-      metrics->Gauge("atoll_disk_bytes", "What is kept in storage.data_dir, by kind.", {"kind"});
+void AddDisk(const images::ImageStore& images, const HostSample* host, const QuotaSample* quotas,
+             MetricSet* metrics) {
+  MetricFamily& disk = metrics->Gauge(
+      "atoll_disk_bytes",
+      "What is kept in storage.data_dir, by kind. state includes logs of sandboxes that are gone. "
+      "uppers (what sandboxes have written) and volumes need project quotas.",
+      {"kind"});
   disk.Add(images.ImportedBytes(), {"images"}).Add(images.WrittenBytes(), {"snapshots"});
+  if (quotas != nullptr) {
+    disk.Add(quotas->upper_bytes, {"uppers"}).Add(quotas->volume_bytes, {"volumes"});
+  }
   if (host == nullptr) return;
   disk.Add(host->log_bytes, {"logs"}).Add(host->state_bytes, {"state"});
   metrics->Gauge("atoll_store_size_bytes", "Size of the file system of the store.")
@@ -228,6 +235,21 @@ void AddDisk(const images::ImageStore& images, const HostSample* host, MetricSet
       .Add(host->store_free_bytes);
   metrics->Gauge("atoll_store_free_inodes", "Files that can still be made in it.")
       .Add(host->store_free_inodes);
+}
+
+void AddDns(const netpolicy::DnsCounts& counts, MetricSet* metrics) {
+  MetricFamily& queries = metrics->Counter(
+      "atoll_dns_queries_total",
+      "Questions of sandboxes to the name server. result: answered, denied (the policy hides the "
+      "name), failed (malformed, or no upstream has answered), limited (more than the sandbox may "
+      "ask). type: A, AAAA, or other, as that of a question that was not read.",
+      {"result", "type"});
+  for (size_t result = 0; result < netpolicy::kDnsResultNames.size(); ++result) {
+    for (size_t type = 0; type < netpolicy::kDnsTypeNames.size(); ++type) {
+      queries.Add(counts.at(result, type),
+                  {Text(netpolicy::kDnsResultNames[result]), Text(netpolicy::kDnsTypeNames[type])});
+    }
+  }
 }
 
 void AddHost(const HostSample& host, MetricSet* metrics) {
@@ -268,7 +290,7 @@ void AddHealth(const Health& health, MetricSet* metrics) {
 void AddMetrics(const Sandboxes& all, const Snapshots& snapshots, const Admission& admission,
                 const SlotPool& slots, const netpolicy::Network& network,
                 const images::ImageStore& images, const Health& health, const HostSample* host,
-                MetricSet* metrics) {
+                const QuotaSample* quotas, MetricSet* metrics) {
   const CreateStats& stats = all.creates.stats();
   AddCreates(stats, metrics);
   AddSteps(stats, slots, metrics);
@@ -277,7 +299,8 @@ void AddMetrics(const Sandboxes& all, const Snapshots& snapshots, const Admissio
   AddAdmission(stats, admission, slots, metrics);
   AddStock(all, metrics);
   AddHistory(all.departures.stats(), metrics);
-  AddDisk(images, host, metrics);
+  AddDisk(images, host, quotas, metrics);
+  AddDns(network.dns_counts(), metrics);
   if (host != nullptr) AddHost(*host, metrics);
   AddBudget(all.room, metrics);
   AddGpus(all.check.gpus(), metrics);

@@ -12,10 +12,10 @@
 
 namespace atl::sandbox {
 
-// `host`: null before the first sample.
+// `host`: null before the first sample. `quotas`: null if the store has none.
 void AddMetrics(const Sandboxes& all, const Snapshots& snapshots, const Admission& admission,
                 const SlotPool& slots, const netpolicy::Network& network,
                 const images::ImageStore& images, const Health& health, const HostSample* host,
-                MetricSet* metrics);
+                const QuotaSample* quotas, MetricSet* metrics);
 
 }  // namespace atl::sandbox

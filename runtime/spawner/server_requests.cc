@@ -150,7 +150,13 @@ void Server::Do(wire::SettleEnds message, const Answer<wire::SettleEnds>& answer
 }
 
 void Server::Do(wire::MeasureDisks, const Answer<wire::MeasureDisks>& answer) {
-  answer(wire::Disks{sandboxes_.Disks()});
+  wire::Disks disks;
+  disks.counted = host_.store.HasQuota();
+  if (disks.counted) {
+    disks.disks = sandboxes_.Disks();
+    disks.volume_bytes = host_.store.VolumeBytes();
+  }
+  answer(std::move(disks));
 }
 
 void Server::Do(wire::SplitArchive message, Answer<wire::SplitArchive> answer) {

@@ -22,7 +22,7 @@
 namespace atl::wire {
 
 // Raised with every change of a message.
-inline constexpr uint32_t kSpawnerProtocol = 19;
+inline constexpr uint32_t kSpawnerProtocol = 20;
 static_assert(cgroup::kLimitFields.size() == 11, "requests have grown: raise kSpawnerProtocol");
 
 // Most sandboxes in one packet. Each may have 582 bytes there; the rest follows in further packets.
@@ -275,15 +275,18 @@ struct SlotDisk {
   }
 };
 
-// Bytes that are charged to the project quotas of sandboxes. Empty if the store has none.
+// Bytes that are charged to project quotas.
 struct Disks {
   static constexpr uint8_t kType = 15;
   std::vector<SlotDisk> disks;
+  bool counted = false;       // false: the store has no project quotas, and the rest is empty
+  uint64_t volume_bytes = 0;  // all named volumes together
 
   template <typename Self, typename Io>
   static void Fields(Self& self, Io& io) {
     constexpr size_t kMaxDisks = 8192;
     io.List(self.disks, kMaxDisks);
+    io(self.counted, self.volume_bytes);
   }
 };
 

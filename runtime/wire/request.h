@@ -150,7 +150,7 @@ struct SettleEnds {
   }
 };
 
-// Reads the project quotas of all living sandboxes.
+// Reads the project quotas of all living sandboxes and named volumes.
 struct MeasureDisks {
   static constexpr uint8_t kType = 31;
   using Reply = Disks;

@@ -5,6 +5,7 @@ import glob
 import json
 import os
 import pathlib
+import re
 import subprocess
 import unittest
 
@@ -139,6 +140,22 @@ class Disk:
         # The operator's.
         self.assertLessEqual(self.fill_volume(None), 40 * MI)
         self.assertGreater(self.fill_volume(None), 36 * MI)
+
+    def test_what_is_written_is_measured_by_kind(self):
+        box = self.daemon.create(self.image, volumes=[
+            {'name': 'v', 'mountPath': '/data', 'pvc': {'claimName': 'measured'}}])
+        self.addCleanup(self.daemon.request, 'DELETE', '/v1/volumes/measured')
+        self.addCleanup(self.daemon.delete, box)
+        self.daemon.run(box, 'dd if=/dev/zero of=/big bs=1M count=12; dd if=/dev/zero of=/data/big bs=1M count=9; sync')
+        # The spawner is asked once a minute at most, and at the start.
+        self.daemon.stop()
+        self.daemon.start()
+        kinds = lambda: dict(re.findall(r'^atoll_disk_bytes{kind="(\w+)"} (\d+)$',
+                                        self.daemon.send('GET', '/v1/metrics').read().decode(), re.M))
+        atoll.until(lambda: 'uppers' in kinds(), 30 * atoll.SLOWNESS, 'the first sample')
+        for kind, written in (('uppers', 12 * MI), ('volumes', 9 * MI)):
+            self.assertGreaterEqual(int(kinds()[kind]), written, kind)
+            self.assertLess(int(kinds()[kind]), written + 4 * MI, kind)
 
     def test_what_is_open_of_a_bucket_counts(self):
         """s3fs keeps it on disk, outside of the sandbox."""

@@ -172,6 +172,19 @@ class Monitoring(Pair):
         until(lambda: self.daemon.metric('sandbox_oom_kills_total') > gone, 30 * SLOWNESS,
               'the kill in the one that lives is counted')
 
+    def test_what_the_name_server_counts(self):
+        counted = lambda: {tuple(re.findall(r'"(\w+)"', labels)): int(value) for labels, value in re.findall(
+            r'^atoll_dns_queries_total\{(.*)\} (\d+)$', self.daemon.send('GET', '/metrics').read().decode(), re.M)}
+        before = counted()
+        self.assertEqual(len(before), 12)
+        box = self.daemon.create(self.image, networkPolicy={'defaultAction': 'deny', 'egress': []})
+        self.addCleanup(self.daemon.delete, box)
+        self.daemon.run(box, 'nslookup -type=a refused.example; nslookup -type=aaaa refused.example')
+        after = counted()
+        grown = {labels: after[labels] - before[labels] for labels in after if after[labels] != before[labels]}
+        self.assertEqual(set(grown), {('denied', 'A'), ('denied', 'AAAA')}, grown)
+        self.assertNotIn('refused.example', self.daemon.send('GET', '/metrics').read().decode())
+
     def test_what_the_host_has(self):
         """Pressure and tracked connections, as the kernel shows them."""
         def told():

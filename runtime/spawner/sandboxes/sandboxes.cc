@@ -551,7 +551,6 @@ void Sandboxes::ReadEnd(Sandbox& sandbox) const {
 
 std::vector<wire::SlotDisk> Sandboxes::Disks() const {
   std::vector<wire::SlotDisk> disks;
-  if (!host_.store.HasQuota()) return disks;
   for (const auto& [id, sandbox] : sandboxes_) {
     const uint32_t slot = LiveSlot(id);
     if (slot != 0) disks.push_back({slot, host_.store.UpperBytes(slot)});

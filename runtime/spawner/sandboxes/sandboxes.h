@@ -100,7 +100,8 @@ class Sandboxes {
   // once for an unknown id. kDeadlineExceeded: its processes have not ended within ten seconds; it
   // is removed when they do. With `keep_reading`, the reading is kept until SettleEnds.
   void Destroy(const std::string& id, bool keep_reading, Destroyed done);
-  // Returns the bytes that are charged to the project quotas of living sandboxes.
+  // Returns the bytes that are charged to the project quotas of living sandboxes. Call only if the
+  // store has quotas.
   std::vector<wire::SlotDisk> Disks() const;
   // Forgets readings that the daemon has stored.
   void SettleEnds(const std::vector<std::string>& ids) { ends_.Settle(ids); }

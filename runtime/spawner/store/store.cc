@@ -251,4 +251,20 @@ uint64_t Store::UpperBytes(uint32_t slot) const {
   return charged ? charged->bytes : 0;
 }
 
+uint64_t Store::VolumeBytes() const {
+  if (!has_quota_) return 0;
+  uint64_t bytes = 0;
+  const auto volumes = sys::OpenAt(root_.get(), "volumes", kDir);
+  const auto names = volumes ? sys::ListSubdirectories(volumes->get())
+                             : Result<std::vector<std::string>>(Fail(volumes.error()));
+  if (!names) return 0;
+  for (const std::string& name : *names) {
+    const auto directory = sys::OpenAt(volumes->get(), name, kDir);
+    const auto charged =
+        directory ? ChargedTo(directory->get()) : Result<quota::Usage>(Fail(directory.error()));
+    if (charged) bytes += charged->bytes;
+  }
+  return bytes;
+}
+
 }  // namespace atl::spawner

@@ -65,6 +65,8 @@ class Store {
   Status LimitUpper(uint32_t slot, uint64_t disk_bytes) const;
   // Returns the bytes that are charged to the upper's project; 0 if the store has no quota.
   uint64_t UpperBytes(uint32_t slot) const;
+  // Returns the bytes that are charged to the projects of all named volumes; 0 without quotas.
+  uint64_t VolumeBytes() const;
 
   // Creates upper and work directories for so many overlays of a sandbox's session: 0/, 1/, … They
   // belong to the sandbox's project. kAlreadyExists: that session has some.

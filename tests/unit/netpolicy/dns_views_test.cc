@@ -143,6 +143,50 @@ TEST_F(DnsViewsTest, OnlySomeTypesLeave) {
   EXPECT_EQ(upstream.queries.size(), leave.size());
 }
 
+TEST_F(DnsViewsTest, QuestionsAreCountedByWhatBecameOfThem) {
+  gate.views[{kHere, "secret.example"}] = {Verdict::kNxDomain, {}, true};
+  gate.views[{kHere, "peer"}] = {Verdict::kLocal, {Address({10, 9, 8, 7})}, true};
+  upstream.answers = [](const std::string& query) -> std::vector<std::string> {
+    if (query.find("broken") != std::string::npos) return {DnsEmptyAnswerTo(query, 0x8182)};
+    if (query.find("missing") != std::string::npos) return {DnsEmptyAnswerTo(query, 0x8183)};
+    return {DnsAnswerTo(query, kAddress)};
+  };
+  OpenWithGate();
+  using Counted = std::vector<std::string>;
+  Counted before;
+  const auto counted = [&] {
+    Counted changed, now;
+    for (size_t result = 0; result < netpolicy::kDnsResultNames.size(); ++result) {
+      for (size_t type = 0; type < netpolicy::kDnsTypeNames.size(); ++type) {
+        now.push_back(std::to_string(forwarder->counts().at(result, type)));
+        if (!before.empty() && now.back() == before[now.size() - 1]) continue;
+        if (before.empty() && now.back() == "0") continue;
+        changed.push_back(std::string(netpolicy::kDnsResultNames[result]) + " " +
+                          std::string(netpolicy::kDnsTypeNames[type]));
+      }
+    }
+    before = now;
+    return changed;
+  };
+  const auto ask = [&](const std::string& name, unsigned type = 1) {
+    Ask(DnsQueryFor(name, 7, type));
+    return counted();
+  };
+  EXPECT_EQ(counted(), Counted());
+  EXPECT_EQ(ask("example.com"), Counted{"answered A"});
+  EXPECT_EQ(ask("example.com"), Counted{"answered A"}) << "from the cache";
+  EXPECT_EQ(ask("missing.example", 28), Counted{"answered AAAA"}) << "that there is none";
+  EXPECT_EQ(ask("example.com", 65), Counted{"answered other"});
+  EXPECT_EQ(ask("peer"), Counted{"answered A"});
+  EXPECT_EQ(ask("secret.example", 28), Counted{"denied AAAA"});
+  EXPECT_EQ(ask("broken.example"), Counted{"failed A"});
+  EXPECT_EQ(ask("example.com", 255), Counted{"failed other"});
+  gate.may_learn = false;
+  EXPECT_EQ(ask("rebind.example"), Counted{"denied A"});
+  Ask(DnsQueryFor("example.com", 7) + std::string(netpolicy::kDnsMaxQuery, 'x'));
+  EXPECT_EQ(counted(), Counted{"failed other"});
+}
+
 TEST_F(DnsViewsTest, PolicedNamesAreShort) {
   gate.otherwise.under_policy = true;
   OpenWithGate();

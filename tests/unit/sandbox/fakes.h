@@ -223,6 +223,7 @@ class FakeSpawner final : public launch::SpawnerClient {
     rules_kept = std::move(asked.nfnetlink);
     done({});
   }
+  void Do(wire::MeasureDisks, Done<wire::Disks> done) { measures.push_back(std::move(done)); }
   void Do(wire::StartInterceptor asked, Done<wire::Interceptor> done) {
     interceptors.push_back({std::move(asked), std::move(done)});
   }
@@ -267,6 +268,7 @@ class FakeSpawner final : public launch::SpawnerClient {
   std::deque<std::pair<wire::CopyUpper, Done<wire::Copied>>> copies;
   std::deque<std::pair<wire::DiffUpper, Done<wire::Unpacked>>> diffs;
   std::deque<Pending<wire::LayerId>> publishes;
+  std::deque<Done<wire::Disks>> measures;
   std::deque<std::pair<wire::StartInterceptor, Done<wire::Interceptor>>> interceptors;
   std::vector<uint32_t> dropped;
   bool stopped = false;
@@ -284,6 +286,7 @@ class FakeNetwork final : public netpolicy::Network {
   ~FakeNetwork() override;
   Status Start(Loop&, Health&) override { return {}; }
   uint64_t repairs() const override { return 0; }
+  const netpolicy::DnsCounts& dns_counts() const override { return counts; }
   Status AttachSlot(uint32_t slot, int) override {
     if (attach_error) return Fail(*attach_error);
     attached.insert(slot);
@@ -350,6 +353,7 @@ class FakeNetwork final : public netpolicy::Network {
     return {};
   }
 
+  netpolicy::DnsCounts counts;
   std::set<uint32_t> attached;
   std::vector<uint32_t> detached;
   std::set<uint32_t> lingering;
