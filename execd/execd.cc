@@ -1,6 +1,7 @@
 #include "execd/execd.h"
 
 #include <signal.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -191,7 +192,8 @@ void Execd::Signal(const std::shared_ptr<Exchange>& exchange) {
       if (stops && entrypoint_ && entrypoint_->started()) {
         return entrypoint_->Forward(core_.stop_signal);
       }
-      if (signal == SIGKILL) ::kill(-1, SIGKILL);
+      // The filter lets nobody else send a signal to everybody.
+      if (signal == SIGKILL) ::syscall(SYS_kill, -1, SIGKILL, 0, 0, 0, core_.pass);
       OnSignal(signal == SIGKILL ? SIGTERM : signal);
     });
   });

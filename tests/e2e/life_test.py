@@ -1,5 +1,6 @@
 """A sandbox's life as a client sees it, and what of it is left on the host."""
 import concurrent.futures
+import http.client
 import os
 import subprocess
 import time
@@ -36,6 +37,25 @@ class Life(unittest.TestCase):
         greedy = self.daemon.run(box, "tail -c 200000000 /dev/zero | cat >/dev/null; dd if=/dev/zero of=/dev/null bs=150M count=1")
         self.assertNotEqual(greedy.exit_code, 0)
         self.assertEqual(self.daemon.run(box, 'echo alive').stdout, 'alive')
+
+    def test_a_signal_to_everybody_ends_no_sandbox(self):
+        box = self.daemon.create(self.image, entrypoint=['sh', '-c', 'sleep 100000 & wait'])
+        self.addCleanup(self.daemon.delete, box)
+        for signal in ('KILL', 'USR1', 'TERM', '0'):
+            refused = self.daemon.run(box, f'kill -{signal} -1')
+            self.assertNotEqual(refused.exit_code, 0, signal)
+            self.assertIn('Operation not permitted', refused.stderr)
+        self.assertEqual(self.daemon.run(box, 'pidof sleep >/dev/null && echo alive').stdout, 'alive')
+        # Groups and single processes are signalled as ever, the entrypoint among them.
+        self.assertEqual(self.daemon.run(box, 'setsid sleep 4711 & p=$!; kill -KILL -$p || kill -KILL $p; wait $p; '
+                                              'echo $?').stdout, '137')
+        self.assertEqual(self.daemon.request('GET', f'/v1/sandboxes/{box}')['status']['state'], 'Running')
+        try:
+            self.daemon.run(box, 'kill -9 $(pidof sleep)')
+        except (atoll.ApiError, OSError, ValueError, http.client.HTTPException):
+            pass  # the sandbox ends before the answer
+        atoll.until(lambda: self.daemon.request('GET', f'/v1/sandboxes/{box}')['status']['state'] != 'Running',
+                    30 * SLOWNESS, 'the entrypoint was ended on purpose')
 
     def test_gone_after_delete(self):
         box = self.daemon.create(self.image)

@@ -141,6 +141,14 @@ PRIV_TEST(SpawnerAttack, NoBudgetOfTheHostIsTaken) {
       "huge-shm: ENOMEM\n");
 }
 
+PRIV_TEST(SpawnerAttack, NoSignalToEverybody) {
+  ExpectAttacks(
+      "signal-everybody: EPERM\n"
+      "signal-everybody-wide: EPERM\n"
+      "signal-itself: ALLOWED\n"
+      "signal-own-group: ALLOWED\n");
+}
+
 // The kernel runs a piped core_pattern unless the limit is 1.
 PRIV_TEST(SpawnerAttack, CrashesAreNobodysBusiness) {
   ExpectAttacks(

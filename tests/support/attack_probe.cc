@@ -432,6 +432,11 @@ constexpr Attack kAttacks[] = {
     {"memfd-all-flags", [] { return long{::memfd_create("x", ~0U)}; }},
     {"memfd", [] { return long{::memfd_create("x", MFD_ALLOW_SEALING)}; }},  // must be allowed
     {"huge-shm", [] { return long{::shmget(IPC_PRIVATE, 2 << 20, SHM_HUGETLB | 0600)}; }},
+    // A signal to everybody ends the entrypoint; 0 only asks whether it may be sent.
+    {"signal-everybody", [] { return long{::kill(-1, 0)}; }},
+    {"signal-everybody-wide", [] { return ::syscall(SYS_kill, 0xffffffffL, 0); }},
+    {"signal-itself", [] { return long{::kill(::getpid(), 0)}; }},  // must be allowed
+    {"signal-own-group", [] { return long{::kill(0, 0)}; }},        // must be allowed
     // The kernel runs a piped core_pattern for every limit but 1.
     {"core-to-none", [] { return SetCoreLimit(SYS_setrlimit, RLIMIT_CORE, &kNone, 0); }},
     {"core-to-none-prlimit", [] { return SetCoreLimit(SYS_prlimit64, 0, RLIMIT_CORE, &kNone); }},

@@ -73,6 +73,16 @@ BpfProgram PassOr(int error) {
   };
 }
 
+// kill(pid, signal): a signal to everybody would end the entrypoint, which is not process 1, and
+// with it the sandbox. execd may send it.
+BpfProgram CheckKill() {
+  constexpr uint32_t kEverybody = 0xffffffff;
+  BpfProgram program = {Load(ArgLow(0)), JumpIfEqual(kEverybody, 1, 0), Return(kAllow)};
+  const BpfProgram pass = PassOr(EPERM);
+  program.insert(program.end(), pass.begin(), pass.end());
+  return program;
+}
+
 // socket(family, type, protocol): an allow-list of families, and for the internet ones of pairs of
 // type and protocol. So no socket call makes the kernel load a module: it starts modprobe on the
 // host for each pair that it does not have (SCTP, DCCP, UDP-Lite, MPTCP, L2TP, but also UDP of a
@@ -218,6 +228,8 @@ std::optional<BpfProgram> CheckArguments(uint32_t number) {
       return PassOr(ENOSYS);
     case SYS_setns:
       return PassOr(EPERM);
+    case SYS_kill:
+      return CheckKill();
     case SYS_socket:
     case SYS_socketpair:
       return CheckSocket();
