@@ -3,6 +3,7 @@ import contextlib
 import http.client
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import subprocess
@@ -12,7 +13,7 @@ import urllib.parse
 
 import atoll
 from atoll import SLOWNESS, until
-from box import Box, shell_image
+from box import Box, pack, shell_image
 from egress import FAMILIES, V4, EgressTest, policy
 
 RUNSC = atoll.BUILD / 'conformance/runsc/runsc'
@@ -178,6 +179,105 @@ class Works(GvisorTest):
         self.assertEqual(box.out('cat /shared/f'), 'of the host')
         _, _, last = box.run('echo x >/shared/f')
         self.assertEqual(last['type'], 'error')
+
+    def test_two_sandboxes_see_each_other_s_writes(self):
+        """Each path as a volume and as a directory of the host, with a sandbox of each kind."""
+        named = {'name': 'data', 'mountPath': '/data', 'pvc': {'claimName': 'gvisor-both'}}
+        # A writable directory of the host belongs to a user.
+        directory = self.shared / 'both'
+        directory.mkdir()
+        os.chown(directory, 1000, 1000)
+        host = {'name': 'data', 'mountPath': '/data', 'host': {'path': str(directory)}}
+        for volume in (named, host):
+            a = self.other(volumes=[volume])
+            for other in ('gvisor', 'namespace'):
+                with self.subTest(volume=volume, other=other):
+                    self.writes_are_seen(a, self.other(volumes=[volume], extensions={'isolation': other}))
+
+    def writes_are_seen(self, a, b):
+        for one, two in ((a, b), (b, a)):
+            one.out('rm -rf /data/*; echo first >/data/f; mkdir /data/d; echo x >/data/d/x')
+            self.assertEqual(two.out('ls /data /data/d; cat /data/f'), '/data:\nd\nf\n\n/data/d:\nx\nfirst')
+            self.assertEqual(one.out('ls /data/new 2>/dev/null | wc -l; wc -c </data/f'), '0\n6')
+            two.out('echo new >/data/new; rm -r /data/d; echo longer than it was >/data/f')
+            self.assertEqual(one.out('cat /data/new /data/f; wc -c </data/f; ls /data'),
+                             'new\nlonger than it was\n19\nf\nnew')
+            for i in range(5):
+                one.out(f'echo one{i} >>/data/log')
+                two.out(f'echo two{i} >>/data/log')
+            lines = [f'{word}{i}' for i in range(5) for word in ('one', 'two')]
+            for box in (one, two):
+                self.assertEqual(box.out('cat /data/log').split(), lines)
+
+    def test_a_volume_is_there_wherever_it_was_asked_for(self):
+        odd = '/srv/a "quoted" \\ \u00e9\t\u202e name'
+        for path in ('/tmp', '/tmp/data', '/data/x', '/run/data', '/etc/data', odd):
+            with self.subTest(path):
+                box = self.other(volumes=[{'name': 'data', 'mountPath': path,
+                                           'pvc': {'claimName': 'gvisor-where'}}])
+                box.out(f"echo here >'{path}/f'")
+                self.assertEqual(self.in_volume('gvisor-where'), 'here')
+                box.out(f"rm '{path}/f'")
+
+    def in_volume(self, name, command='cat /v/f'):
+        return self.other(volumes=[{'name': 'data', 'mountPath': '/v', 'pvc': {'claimName': name}}],
+                          extensions={'isolation': 'namespace'}).out(command)
+
+    def test_one_volume_in_another(self):
+        box = self.other(volumes=[
+            {'name': 'inner', 'mountPath': '/data/in/ner', 'pvc': {'claimName': 'gvisor-inner'}},
+            {'name': 'outer', 'mountPath': '/data', 'pvc': {'claimName': 'gvisor-outer'}},
+            {'name': 'file', 'mountPath': '/data/of', 'readOnly': True, 'host': {'path': str(self.shared / 'f')}}])
+        box.out('echo in >/data/in/ner/f; echo out >/data/f')
+        self.assertEqual([self.in_volume('gvisor-inner'), self.in_volume('gvisor-outer')], ['in', 'out'])
+        self.assertEqual(box.out('cat /data/of'), 'of the host')
+        self.assertEqual(box.run('echo x >>/data/of')[2]['type'], 'error')
+
+    def test_where_no_volume_can_be(self):
+        for path in ('/.atoll', '/.atoll/data', '/proc/data', '/sys/data', '/dev/data', '/dev/shm'):
+            with self.subTest(path):
+                with self.assertRaises(atoll.ApiError) as refused:
+                    self.other(volumes=[{'name': 'data', 'mountPath': path,
+                                         'pvc': {'claimName': 'gvisor-none'}}])
+                self.assertEqual(refused.exception.status, 400)
+                self.assertIn(path, refused.exception.message)
+
+    def test_a_link_of_the_image_leads_no_volume_there(self):
+        with tempfile.TemporaryDirectory(dir=self.daemon.top) as work:
+            root = pathlib.Path(work, 'root')
+            (root / 'tmp').mkdir(parents=True)
+            (root / 'there').symlink_to('tmp')
+            for name in ('.atoll', 'proc', 'dev'):
+                (root / f'to{name}').symlink_to(name)
+            shutil.copy('/bin/busybox', root / 'sleep')
+            (root / 'sh').symlink_to('sleep')
+            pack(root, 'links:latest', pathlib.Path(work, 'image.tar'))
+            self.daemon.import_image(pathlib.Path(work, 'image.tar'), 'links:latest')
+        volume = lambda path: [{'name': 'data', 'mountPath': path, 'pvc': {'claimName': 'gvisor-links'}}]
+        for name in ('.atoll', 'proc', 'dev'):
+            with self.subTest(name):
+                with self.assertRaises(atoll.ApiError) as refused:
+                    self.daemon.create('links:latest', volumes=volume(f'/to{name}/x'), entrypoint=['/sleep', '1000'])
+                self.assertEqual(refused.exception.status, 400)
+                self.assertIn('isolation gvisor', refused.exception.message)
+        box = self.daemon.create('links:latest', volumes=volume('/there/x'),
+                                 entrypoint=['/sh', '-c', 'echo led >/tmp/x/f; exec /sleep 1000'])
+        self.addCleanup(self.daemon.delete, box)
+        until(lambda: self.in_volume('gvisor-links', 'cat /v/f 2>/dev/null | wc -c') == '4', 60 * SLOWNESS,
+              'it has written')
+
+    def test_a_root_that_is_read_only(self):
+        box = self.other(extensions={'isolation': 'gvisor', 'readOnlyRootFilesystem': 'true'})
+        for path in ('/', '/tmp', '/srv', '/.atoll'):
+            with self.subTest(path):
+                self.assertEqual(box.run(f'echo x >{path}/w')[2]['type'], 'error')
+
+    def test_no_room_in_the_directory_of_execd(self):
+        self.box.run('rm /.atoll/ready; for i in 1 2 3; do head -c 100000 /dev/zero >/.atoll/$i; done')
+        used = int(self.box.out("cat /.atoll/* 2>/dev/null | wc -c"))
+        program = int(self.box.out('wc -c </.atoll/execd'))
+        self.assertLessEqual(used - program, 4096)
+        self.box.out('rm -f /.atoll/1; echo >/.atoll/ready')
 
     def test_root_inside_can_end_it(self):
         for command in ('kill -KILL 1', 'tail -c 400000000 /dev/zero | wc -c'):

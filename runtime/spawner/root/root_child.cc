@@ -56,7 +56,8 @@ Status RunSteps(const RootInput& start) {
                   .volumes = start.volumes,
                   .devices = start.devices,
                   .execd = start.execd,
-                  .root = {}};
+                  .root = {},
+                  .descriptors = {}};
   // The first step's time includes the clone.
   int64_t then = start.began_us;
   for (const RootStep& step : start.steps) {

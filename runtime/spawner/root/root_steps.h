@@ -31,6 +31,7 @@ struct RootState {
   const DeviceSources* devices = nullptr;              // those of the plan
   int execd = -1;                                      // pidfd
   UniqueFd root;                                       // the mounted root, O_PATH
+  UniqueFd descriptors;  // /proc/self/fd, which the slot's /proc does not have; set if wanted
 };
 
 // The first process of a sandbox. `id_base` is the owner of the sandbox's user namespace.

@@ -6,9 +6,20 @@
 namespace atl::spawner {
 namespace {
 
-// Every text that goes in is one of ours or checked to be plain, so nothing is escaped.
+// Escapes as RFC 8259 section 7 asks. Only targets of volumes need it.
 std::string Quoted(const std::string& text) {
-  return '"' + text + '"';
+  constexpr char kHex[] = "0123456789abcdef";
+  std::string quoted = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20) {
+      quoted.append("\\u00").append({kHex[byte >> 4], kHex[byte & 15]});
+      continue;
+    }
+    if (c == '"' || c == '\\') quoted += '\\';
+    quoted += c;
+  }
+  return quoted + '"';
 }
 
 std::string Mount(const std::string& to, const char* type, const std::string& from,
@@ -41,7 +52,15 @@ std::string GvisorSpecText(const GvisorSpec& spec) {
                              "\"rbind\",\"rw\",\"nosuid\",\"nodev\"");
   // gVisor would put a file system in memory over an empty /tmp, which no snapshot and no fork
   // would have.
-  if (spec.tmp) mounts += "," + Mount("/tmp", "bind", "/root/tmp", "\"bind\",\"rw\"");
+  if (spec.tmp) {
+    mounts += "," + Mount("/tmp", "bind", "/root/tmp",
+                          std::string("\"rbind\",") + (spec.readonly_root ? "\"ro\"" : "\"rw\""));
+  }
+  for (const GvisorVolume& volume : spec.volumes) {
+    mounts += "," + Mount(volume.target, "bind", volume.source,
+                          std::string("\"rbind\",\"nosuid\",\"nodev\",") +
+                              (volume.read_only ? "\"ro\"" : "\"rw\""));
+  }
   return "{\"ociVersion\":\"1.0.2\",\"process\":{\"user\":{\"uid\":0,\"gid\":0},"
          "\"args\":[\"/.atoll/execd\",\"--guarded=1\"],\"env\":[],\"cwd\":\"/"
          "\",\"noNewPrivileges\":true,"

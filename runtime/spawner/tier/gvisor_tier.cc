@@ -1,19 +1,28 @@
 #include "runtime/spawner/tier/gvisor_tier.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "runtime/base/move_descriptors.h"
 #include "runtime/base/sys.h"
+#include "runtime/base/utf8.h"
 #include "runtime/spawner/host/host.h"
 #include "runtime/spawner/kernel/mounts.h"
 #include "runtime/spawner/kernel/namespaces.h"
 #include "runtime/spawner/root/root_child.h"
 #include "runtime/spawner/root/root_steps.h"
 #include "runtime/spawner/root/volume_mounts.h"
+#include "runtime/spawner/rules/own_paths.h"
 #include "runtime/spawner/slot/execd_process.h"
 #include "runtime/spawner/slot/slot_child.h"
 #include "runtime/spawner/slot/slot_mounts.h"
@@ -29,6 +38,12 @@ using wire::Step;
 constexpr uint64_t kAllCapabilities = (uint64_t{1} << 41) - 1;
 // execd and the programs of the sandbox, unless the request says otherwise.
 constexpr uint64_t kUsualFiles = 16384;
+// Runsc takes the volumes from here. No other sandbox can rename or replace a directory here, as
+// it can in a volume that both have.
+constexpr const char kVolumes[] = "/guard/volumes";
+constexpr std::string_view kRootInSlot = "/root";
+// Mounts of runsc or ours.
+constexpr const char* kTaken[] = {"/proc", "/sys", "/dev", wire::kGuardedDirectory};
 
 Status MakeDirectory(const char* path, mode_t mode) {
   if (::mkdir(path, mode) != 0) return FailSys(std::string("mkdir ") + path);
@@ -51,11 +66,19 @@ Status MountTreeOfGuard(SlotState& state) {
   ATOLL_ASSIGN(const UniqueFd target, sys::Open(wire::kGuardDirectory, O_PATH | O_DIRECTORY));
   ATOLL_ASSIGN(
       const UniqueFd own,
-      NewMount("tmpfs", {{"mode", "0700"}, {"size", "1m"}, {"nr_inodes", "64"}}, kNoSuidDev));
+      NewMount("tmpfs", {{"mode", "0700"}, {"size", "1m"}, {"nr_inodes", "160"}}, kNoSuidDev));
   ATOLL_TRY(Attach(own.get(), target.get(), wire::kGuardDirectory));
-  for (const char* path : {wire::kGuardBundle, wire::kGuardShared, "/guard/state", "/guard/proc"}) {
+  for (const char* path :
+       {wire::kGuardBundle, wire::kGuardShared, kVolumes, "/guard/state", "/guard/proc"}) {
     ATOLL_TRY(MakeDirectory(path, 0755));
   }
+  // Root of the sandbox can write here. One page, and inodes for itself, the program, the socket
+  // and execd's sign: nothing is left to fill.
+  ATOLL_ASSIGN(const UniqueFd shared_target, sys::Open(wire::kGuardShared, O_PATH | O_DIRECTORY));
+  ATOLL_ASSIGN(
+      const UniqueFd shared,
+      NewMount("tmpfs", {{"mode", "0755"}, {"size", "4k"}, {"nr_inodes", "4"}}, kNoSuidDev));
+  ATOLL_TRY(Attach(shared.get(), shared_target.get(), wire::kGuardShared));
   ATOLL_ASSIGN(const UniqueFd program, sys::Open(wire::kGuardShared + std::string("/execd"),
                                                  O_RDONLY | O_CREAT | O_EXCL, 0555));
   return Attach(execd.get(), program.get(), "execd");
@@ -120,17 +143,106 @@ Status CoverMemory(uint64_t memory_bytes) {
   return Attach(cover.get(), target.get(), "/proc/meminfo");
 }
 
+Status EnterSlotOfGuard(RootState& state) {
+  if (!state.plan->volumes.empty()) {
+    ATOLL_ASSIGN(state.descriptors, sys::Open("/proc/self/fd", O_PATH | O_DIRECTORY));
+  }
+  return EnterSlot(state);
+}
+
+int MountOf(const VolumeSource& source) {
+  return source.bucket >= 0 ? source.bucket : source.mount.get();
+}
+
+std::string VolumePath(size_t i) {
+  return std::string(kVolumes) + "/" + std::to_string(i);
+}
+
+// Returns the path in the sandbox, without links, where the mount has been attached. The image
+// decides what is there, so a refusal is no failure of ours.
+Result<std::string> TargetOf(const RootState& state, size_t i) {
+  const std::string& asked = state.plan->volumes[i].target;
+  const int mount = MountOf((*state.volumes)[i]);
+  char path[PATH_MAX];
+  const ssize_t n =
+      ::readlinkat(state.descriptors.get(), std::to_string(mount).c_str(), path, sizeof path);
+  if (n <= 0 || n == static_cast<ssize_t>(sizeof path)) return FailSys("readlink of " + asked);
+  const std::string_view there(path, static_cast<size_t>(n));
+  if (there.size() <= kRootInSlot.size() || !Within(std::string(there), std::string(kRootInSlot))) {
+    return Fail(Code::kUnavailable, asked + " has gone while it was mounted");
+  }
+  std::string target(there.substr(kRootInSlot.size()));
+  for (const char* taken : kTaken) {
+    if (!Within(target, taken)) continue;
+    return Fail(Code::kInvalidArgument,
+                asked + " leads to " + taken + ", where no volume may be with isolation gvisor");
+  }
+  if (!IsUtf8(target)) {
+    return Fail(Code::kInvalidArgument,
+                asked + " leads to a name that is no UTF-8, which isolation gvisor cannot mount");
+  }
+  return target;
+}
+
+// Gives each volume a mount of its own, beside the one in the root.
+Status MountVolumesForRunsc(RootState& state) {
+  ATOLL_TRY(MountVolumes(state));
+  for (size_t i = 0; i < state.plan->volumes.size(); ++i) {
+    ATOLL_TRY(TargetOf(state, i));
+    const VolumeSource& source = (*state.volumes)[i];
+    const std::string path = VolumePath(i);
+    if (source.directory) {
+      ATOLL_TRY(MakeDirectory(path.c_str(), 0755));
+    } else {
+      ATOLL_TRY(sys::Open(path, O_RDONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644));
+    }
+    ATOLL_ASSIGN(const UniqueFd place, sys::Open(path, O_PATH | O_NOFOLLOW));
+    ATOLL_ASSIGN(const UniqueFd clone, CloneMount(MountOf(source), "", true));
+    ATOLL_TRY(Attach(clone.get(), place.get(), path.c_str()));
+  }
+  return {};
+}
+
+Result<std::vector<GvisorVolume>> VolumesOf(const RootState& state) {
+  std::vector<GvisorVolume> volumes;
+  for (size_t i = 0; i < state.plan->volumes.size(); ++i) {
+    ATOLL_ASSIGN(std::string target, TargetOf(state, i));
+    volumes.push_back({VolumePath(i), std::move(target), state.plan->volumes[i].read_only});
+  }
+  std::stable_sort(
+      volumes.begin(), volumes.end(),
+      [](const GvisorVolume& a, const GvisorVolume& b) { return a.target < b.target; });
+  return volumes;
+}
+
+// Returns true if the root itself has a directory /tmp, and no volume is there.
+Result<bool> HasOwnTmp(const RootState& state) {
+  const auto tmp = sys::OpenBeneath(state.root.get(), "tmp", O_PATH | O_DIRECTORY | O_NOFOLLOW);
+  if (tmp) return true;
+  switch (tmp.error().error_number()) {
+    case ENOENT:
+    case ENOTDIR:
+    case ELOOP:
+    case EXDEV:  // a volume
+      return false;
+    default:
+      return Fail(tmp.error());
+  }
+}
+
 Status WriteSpec(RootState& state) {
   const wire::Plan& plan = *state.plan;
   ATOLL_TRY(CoverMemory(plan.limits.memory_bytes));
-  const auto tmp = sys::OpenBeneath(state.root.get(), "tmp", O_PATH | O_DIRECTORY | O_NOFOLLOW);
+  ATOLL_ASSIGN(std::vector<GvisorVolume> volumes, VolumesOf(state));
+  ATOLL_ASSIGN(const bool tmp, HasOwnTmp(state));
   const std::string text =
       GvisorSpecText({.hostname = plan.hostname,
                       .capabilities = state.host->config.capabilities,
                       .shm_bytes = plan.limits.shm_bytes,
                       .nofile = plan.limits.nofile == 0 ? kUsualFiles : plan.limits.nofile,
                       .readonly_root = plan.readonly_root,
-                      .tmp = tmp.has_value()});
+                      .tmp = tmp,
+                      .volumes = std::move(volumes)});
   ATOLL_ASSIGN(const UniqueFd file, sys::Open(std::string(wire::kGuardBundle) + "/config.json",
                                               O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644));
   return sys::WriteAll(file.get(), text);
@@ -150,8 +262,9 @@ Status CoverStore(RootState&) {
 }
 
 constexpr RootStep kRootBesideGuard[] = {
-    {Step::kEnter, EnterSlot},   {Step::kEtc, WriteEtc},         {Step::kOverlay, MountOverlay},
-    {Step::kMounts, CoverStore}, {Step::kVolumes, MountVolumes}, {Step::kCover, WriteSpec},
+    {Step::kEnter, EnterSlotOfGuard},       {Step::kEtc, WriteEtc},
+    {Step::kOverlay, MountOverlay},         {Step::kMounts, CoverStore},
+    {Step::kVolumes, MountVolumesForRunsc}, {Step::kCover, WriteSpec},
 };
 
 }  // namespace
