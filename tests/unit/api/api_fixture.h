@@ -100,7 +100,7 @@ class ApiTest : public testing::Test {
   MetricSet Collect() {
     MetricSet metrics;
     sandbox::AddMetrics(*sandboxes, *snapshots, admission, *pool, network, images, health, nullptr,
-                        &metrics);
+                        nullptr, &metrics);
     api->AddMetrics(&metrics);
     return metrics;
   }
