@@ -27,8 +27,10 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kMostItems = 200;
-// Records that one request reads, so a filter that fits none does not hold up the loop.
+// Records that one request reads, and their bytes, so that neither a filter that fits none nor
+// large records hold up the loop. The record that exceeds the bytes is read, too.
 constexpr size_t kMostLooked = 300;
+constexpr size_t kMostLookedBytes = 256 << 10;
 
 struct HistoryPage {
   sandbox::GoneStore::Query query;
@@ -79,6 +81,16 @@ Parsed<HistoryPage> ParseHistoryPage(std::string_view query) {
     }
   }
   return page;
+}
+
+// Returns the bytes of the texts in a record, which is what reading it costs.
+size_t SizeOf(const sandbox::Sandbox& sandbox) {
+  size_t bytes = sandbox.message.size();
+  for (const std::string& word : sandbox.spec.entrypoint) bytes += word.size();
+  for (const auto* map : {&sandbox.spec.env, &sandbox.metadata}) {
+    for (const auto& [name, value] : *map) bytes += name.size() + value.size();
+  }
+  return bytes;
 }
 
 bool HasLabel(const sandbox::Sandbox& sandbox, const std::string& wanted) {
@@ -152,15 +164,18 @@ void Api::ListHistory(const Call& call) {
     }
   }
   size_t looked = 0;
+  size_t looked_bytes = 0;
   std::string cursor;
   std::string next;
   const Status visited =
       parts_.sandboxes.departures.store().Visit(page->query, [&](const sandbox::GoneSandbox& gone) {
-        if (looked == kMostLooked || items.size() >= page->limit) {
+        if (looked == kMostLooked || looked_bytes >= kMostLookedBytes ||
+            items.size() >= page->limit) {
           next = cursor;
           return false;
         }
         ++looked;
+        looked_bytes += SizeOf(gone.sandbox);
         cursor = std::to_string(gone.gone_ms) + "-" + std::to_string(gone.number);
         if (Fits(gone, *page)) take(gone);
         return true;

@@ -57,6 +57,32 @@ Status Decode(const std::string& text, Sandbox* sandbox) {
   });
 }
 
+// Most that is kept of the names of variables, and of the program's name. A request may have half a
+// megabyte of names, and a page of the history shows many sandboxes.
+constexpr size_t kMostKeptNames = 4 << 10;
+
+// Cuts a text between characters.
+std::string Cut(const std::string& text) {
+  if (text.size() <= kMostKeptNames) return text;
+  size_t end = kMostKeptNames;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return text.substr(0, end) + "…";
+}
+
+std::map<std::string, std::string> NamesOf(const std::map<std::string, std::string>& env) {
+  std::map<std::string, std::string> names;
+  size_t left = kMostKeptNames;
+  for (const auto& [name, value] : env) {
+    if (name.size() > left) {
+      names["… and " + std::to_string(env.size() - names.size()) + " more"];
+      break;
+    }
+    left -= name.size();
+    names[name];
+  }
+  return names;
+}
+
 }  // namespace
 
 Sandbox Remains(const Sandbox& sandbox) {
@@ -69,8 +95,9 @@ Sandbox Remains(const Sandbox& sandbox) {
   kept.spec.image = sandbox.spec.image;
   kept.spec.template_id = sandbox.spec.template_id;
   kept.spec.snapshot_id = sandbox.spec.snapshot_id;
-  if (!sandbox.spec.entrypoint.empty()) kept.spec.entrypoint = {sandbox.spec.entrypoint.front()};
-  for (const auto& [name, value] : sandbox.spec.env) kept.spec.env[name];
+  if (!sandbox.spec.entrypoint.empty())
+    kept.spec.entrypoint = {Cut(sandbox.spec.entrypoint.front())};
+  kept.spec.env = NamesOf(sandbox.spec.env);
   kept.spec.platform = sandbox.spec.platform;
   kept.spec.limits = sandbox.spec.limits;
   kept.spec.reserved = sandbox.spec.reserved;

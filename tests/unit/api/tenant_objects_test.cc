@@ -173,6 +173,35 @@ TEST_F(TenantObjectsTest, EventsAndRemainsAreTheOwners) {
   EXPECT_TRUE(GetAs(kOfBlue, "/v1/history").at("items").empty());
 }
 
+TEST_F(TenantObjectsTest, APageOfTheHistoryReadsFewBytes) {
+  // Such records are from before the names were bounded.
+  sandbox::Sandbox old;
+  old.tenant = "red";
+  old.state = sandbox::State::kTerminated;
+  for (int i = 0; i < 5000; ++i) old.spec.env[std::to_string(i) + std::string(95, 'N')];
+  for (int i = 0; i < 10; ++i) {
+    old.id = "old" + std::to_string(i);
+    ASSERT_TRUE(sandboxes->departures.store().Keep(old, 1000 + i, ""));
+  }
+  std::vector<std::string> found;
+  std::string cursor;
+  size_t pages = 0;
+  for (; pages < 20; ++pages) {
+    const json page = GetAs(kOfRed, "/v1/history?limit=200" + cursor);
+    EXPECT_LE(page.at("items").size(), 1U) << "each record is half a megabyte";
+    for (const json& item : page.at("items")) found.push_back(item.at("id"));
+    if (!page.contains("next")) break;
+    cursor = "&cursor=" + page.at("next").get<std::string>();
+  }
+  EXPECT_EQ(found.size(), 10U);
+  EXPECT_EQ(found.front(), "old9");
+  EXPECT_EQ(found.back(), "old0");
+  // Records that do not fit the filter count as well.
+  const json none = GetAs(kOfRed, "/v1/history?state=failed");
+  EXPECT_TRUE(none.at("items").empty());
+  EXPECT_TRUE(none.contains("next"));
+}
+
 TEST_F(TenantObjectsTest, KeysAndNamesAreNotShared) {
   const std::vector<http::Header> key = {{"Idempotency-Key", "k"}};
   const json named = {{"metadata", {{"name", "web"}}}, {"extensions", {{"uniqueName", "true"}}}};

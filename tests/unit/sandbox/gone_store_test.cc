@@ -111,6 +111,28 @@ TEST_F(GoneStoreTest, KeepsNoSecrets) {
   EXPECT_EQ(kept.message, s.message);
 }
 
+TEST_F(GoneStoreTest, KeepsFewKilobytesOfNames) {
+  Sandbox s = Sample();
+  s.spec.env.clear();
+  for (int i = 0; i < 5000; ++i) s.spec.env[std::to_string(i) + std::string(95, 'N')] = "value";
+  // Characters of three bytes, so that the limit is within one.
+  std::string program;
+  for (int i = 0; i < 50'000; ++i) program += "€";
+  s.spec.entrypoint = {program};
+  const Sandbox kept = Remains(s);
+  constexpr size_t kMostKeptNames = 4096;
+  size_t bytes = 0;
+  for (const auto& [name, value] : kept.spec.env) bytes += name.size();
+  EXPECT_GT(bytes, kMostKeptNames / 2);
+  EXPECT_LT(bytes, kMostKeptNames + 100);
+  const size_t shown = kept.spec.env.size() - 1;
+  EXPECT_EQ(kept.spec.env.rbegin()->first, "… and " + std::to_string(5000 - shown) + " more");
+  ASSERT_EQ(kept.spec.entrypoint.size(), 1U);
+  EXPECT_LT(kept.spec.entrypoint[0].size(), kMostKeptNames + 4);
+  EXPECT_TRUE(kept.spec.entrypoint[0].ends_with("€…"));
+  EXPECT_LT(gone->Keep(kept, 5, "").value(), 2 * kMostKeptNames + 4096);
+}
+
 TEST_F(GoneStoreTest, TellsTheEndAndNotTheRemoval) {
   Sandbox s;
   s.state = State::kGone;
