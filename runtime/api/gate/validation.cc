@@ -15,8 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-// Limits that keep a refusal from amplifying a request.
-constexpr size_t kMaxProblems = 32;
+// Keeps a refusal from amplifying a request.
 constexpr size_t kMaxInputShown = 1024;
 
 std::optional<int64_t> ParseDigits(std::string_view text) {
@@ -56,12 +55,34 @@ void Hide(json* value) {
   }
 }
 
+// Subtracts from `left` the least that the text of `value` takes. Returns false as soon as that is
+// more than `left`, so that a large value costs no more than a small one.
+bool IsWithin(const json& value, size_t* left) {
+  const auto take = [left](size_t bytes) {
+    if (bytes > *left) return false;
+    *left -= bytes;
+    return true;
+  };
+  if (value.is_string()) return take(value.get_ref<const std::string&>().size() + 2);
+  if (!value.is_structured()) return take(1);
+  if (!take(value.size() + 1)) return false;
+  for (auto member = value.begin(); member != value.end(); ++member) {
+    if (value.is_object() && !take(member.key().size() + 3)) return false;
+    if (!IsWithin(*member, left)) return false;
+  }
+  return true;
+}
+
 // Returns the refused value as JSON, with secrets hidden.
 std::string Shown(const json* value, const Location& loc) {
   if (value == nullptr) return "null";
   for (const auto& part : loc) {
     const auto* name = std::get_if<std::string>(&part);
     if (name != nullptr && IsSecret(*name)) return JsonText(kHidden);
+  }
+  size_t left = kMaxInputShown;
+  if (!IsWithin(*value, &left)) {
+    return JsonText("(more than " + std::to_string(kMaxInputShown) + " bytes)");
   }
   json shown = *value;
   Hide(&shown);
@@ -89,7 +110,7 @@ std::string LocText(const Location& loc) {
 }  // namespace
 
 void Problems::Add(Problem problem) {
-  if (list_.size() < kMaxProblems) list_.push_back(std::move(problem));
+  if (!full()) list_.push_back(std::move(problem));
 }
 
 http::Response Problems::ToResponse() const {
@@ -107,7 +128,10 @@ http::Response Problems::ToResponse() const {
   std::string message = "the request is not valid";
   if (!list_.empty()) {
     message = LocText(list_.front().loc) + ": " + list_.front().msg;
-    if (list_.size() > 1) message += " (and " + std::to_string(list_.size() - 1) + " more)";
+    if (list_.size() > 1) {
+      message += full() ? " (and at least " : " (and ";
+      message += std::to_string(list_.size() - 1) + " more)";
+    }
   }
   return JsonResponse(422, {{"detail", std::move(detail)},
                             {"code", "GENERAL::INVALID_REQUEST"},
@@ -136,10 +160,12 @@ bool Field::present() const {
 }
 
 void Field::Complain(std::string type, std::string msg, std::string ctx) const {
+  if (problems_->full()) return;
   problems_->Add({std::move(type), loc_, std::move(msg), Shown(value_, loc_), std::move(ctx)});
 }
 
 void Field::Missing() const {
+  if (problems_->full()) return;
   const Location parent(loc_.begin(), loc_.end() - 1);
   problems_->Add({"missing", loc_, "Field required", Shown(parent_, parent), {}});
 }
@@ -239,6 +265,7 @@ bool Field::Strings(size_t min, std::vector<std::string>* out) const {
   }
   bool good = true;
   for (size_t i = 0; i < value_->size(); ++i) {
+    if (problems_->full()) return false;
     Location loc = loc_;
     loc.emplace_back(i);
     const Field element((*value_)[i], std::move(loc), problems_);
@@ -258,6 +285,7 @@ bool Field::StringMap(bool drop_nulls, std::map<std::string, std::string>* out) 
   }
   bool good = true;
   for (const auto& [name, value] : value_->items()) {
+    if (problems_->full()) return false;
     if (value.is_null() && drop_nulls) continue;
     Location loc = loc_;
     loc.emplace_back(name);

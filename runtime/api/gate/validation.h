@@ -27,8 +27,15 @@ struct Problem {
 
 class Problems {
  public:
+  // Number of problems that a refusal shows. A body of 4 MiB can have a million, and the loop
+  // would stand still while it collected them.
+  static constexpr size_t kMost = 20;
+
+  // Keeps the problem unless full().
   void Add(Problem problem);
   bool empty() const { return list_.empty(); }
+  // True once the refusal has all the problems it shows. A reader of a list then stops.
+  bool full() const { return list_.size() >= kMost; }
   http::Response ToResponse() const;
 
  private:
@@ -66,6 +73,8 @@ class Field {
   // Like IsObject, but an absent field is a problem too.
   bool IsRequiredObject() const;
 
+  // See Problems::full.
+  bool problems_full() const { return problems_->full(); }
   void Missing() const;
   void Complain(std::string type, std::string msg, std::string ctx = {}) const;
   // Adds a problem about several fields together.

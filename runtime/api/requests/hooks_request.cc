@@ -24,6 +24,7 @@ constexpr size_t kMaxPeriodic = wire::kMaxHooks - 1;
 bool HasOnly(const Field& object, std::initializer_list<std::string_view> known) {
   bool only = true;
   for (const auto& [name, value] : object.value().items()) {
+    if (object.problems_full()) return false;
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
     object.At(name).Complain("extra_forbidden", "Extra inputs are not permitted");
     only = false;

@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "runtime/api/gate/validation.h"
+
 namespace atl::api {
 namespace {
 
@@ -28,6 +30,43 @@ std::string ProblemOf(const Parsed<CreateRequest>& parsed) {
   const json& first = body.at("detail").at(0);
   EXPECT_TRUE(first.contains("msg") && first.contains("input"));
   return first.at("type").get<std::string>() + " " + first.at("loc").dump();
+}
+
+// A body of 4 MiB can have a million problems: what is not shown is not looked at.
+TEST(CreateRequest, StopsAtTheProblemsThatItShows) {
+  const json numbers(100'000, 1);
+  Problems problems;
+  std::vector<std::string> words;
+  EXPECT_FALSE(Field(numbers, {"body", "entrypoint"}, &problems).Strings(1, &words));
+  EXPECT_EQ(words.size(), Problems::kMost);
+  json pairs = json::object();
+  for (int i = 0; i < 1000; ++i) pairs[std::to_string(i)] = i;
+  Problems of_pairs;
+  std::map<std::string, std::string> map;
+  EXPECT_FALSE(Field(pairs, {"body", "env"}, &of_pairs).StringMap(false, &map));
+  EXPECT_EQ(map.size(), Problems::kMost);
+
+  json body = Good();
+  body["entrypoint"] = numbers;
+  body.erase("resourceLimits");
+  const auto parsed = Parse(body);
+  ASSERT_FALSE(parsed);
+  const json told = json::parse(parsed.error().body);
+  EXPECT_EQ(told.at("detail").size(), Problems::kMost);
+  EXPECT_TRUE(told.at("message").get<std::string>().ends_with("(and at least 19 more)")) << told;
+}
+
+TEST(CreateRequest, DoesNotWriteALargeInputDown) {
+  json body = Good();
+  body["timeout"] = json(100'000, "x");
+  auto parsed = Parse(body);
+  ASSERT_FALSE(parsed);
+  EXPECT_EQ(json::parse(parsed.error().body).at("detail").at(0).at("input"),
+            "(more than 1024 bytes)");
+  body["timeout"] = {{"a", {1, "two", nullptr}}};
+  parsed = Parse(body);
+  ASSERT_FALSE(parsed);
+  EXPECT_EQ(json::parse(parsed.error().body).at("detail").at(0).at("input"), body["timeout"]);
 }
 
 // Returns "status code" of a refusal.
