@@ -1,5 +1,6 @@
 #include "runtime/http/exchange.h"
 
+#include <cerrno>
 #include <string>
 #include <utility>
 
@@ -24,7 +25,15 @@ bool AnnouncesMoreThan(const Connection& connection, uint64_t limit) {
 }
 
 struct BodyReader : std::enable_shared_from_this<BodyReader> {
-  std::shared_ptr<Connection> connection;
+  explicit BodyReader(std::shared_ptr<Connection> the_connection)
+      : connection(std::move(the_connection)), party(connection->authority()) {}
+  BodyReader(const BodyReader&) = delete;
+  BodyReader& operator=(const BodyReader&) = delete;
+  ~BodyReader() { connection->core().bodies.Return(party, counted); }
+
+  const std::shared_ptr<Connection> connection;
+  const std::string party;
+  size_t counted = 0;  // bytes taken from ServerCore::bodies
   size_t limit;
   std::function<void(Result<std::string>)> done;
   std::string body;
@@ -36,6 +45,13 @@ struct BodyReader : std::enable_shared_from_this<BodyReader> {
         self->connection->DropAfterResponse();
         return self->done(Fail(TooLarge(self->limit)));
       }
+      if (!self->connection->core().bodies.Take(self->party, self->counted, piece->bytes.size())) {
+        self->connection->DropAfterResponse();
+        return self->done(
+            Fail(Error(Code::kResourceExhausted,
+                       "too many request bodies are arriving; try again later", ENOMEM)));
+      }
+      self->counted += piece->bytes.size();
       self->body.append(piece->bytes);
       self->connection->WipePiece();
       if (piece->last) return self->done(std::move(self->body));
@@ -105,8 +121,7 @@ void ExchangeImpl::ReadBody(size_t limit, std::function<void(Result<std::string>
     connection_->DropAfterResponse();
     return done(Fail(TooLarge(limit)));
   }
-  auto reader = std::make_shared<BodyReader>();
-  reader->connection = connection_;
+  auto reader = std::make_shared<BodyReader>(connection_);
   reader->limit = limit;
   reader->done = std::move(done);
   reader->Next();

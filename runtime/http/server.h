@@ -92,8 +92,8 @@ class Exchange {
   // when the authority ends. Call at most once, before anything else.
   virtual void SetAuthority(std::string authority) { static_cast<void>(authority); }
 
-  // Reads the whole body. kResourceExhausted: over `limit` bytes; the connection closes after the
-  // response. `done` may be called before this returns, if the body has already arrived.
+  // Reads the whole body. kResourceExhausted: over `limit` bytes or, with ENOMEM, no room for it
+  // now (body_budget.h); the connection closes after the response. `done` may be called at once.
   virtual void ReadBody(size_t limit, std::function<void(Result<std::string>)> done) = 0;
   // Streams the body into `fd` (borrowed until `done`), written on a pool thread. `done` gets its
   // size, perhaps before this returns.

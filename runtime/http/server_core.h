@@ -5,6 +5,7 @@
 #include <list>
 #include <unordered_set>
 
+#include "runtime/http/body_budget.h"
 #include "runtime/http/pooled_loop.h"
 #include "runtime/http/server.h"
 #include "runtime/http/upstream_pool.h"
@@ -25,6 +26,7 @@ struct ServerCore {
   const ServerConfig config;
   const Handler handler;
   std::shared_ptr<const TlsContext> tls;  // null: no TLS
+  BodyBudget bodies{BodyBudget::kMost};
   UpstreamPool upstreams;
   std::unordered_set<Connection*> connections;  // each removes itself when it closes
   // Those that have no request in work; the one that has waited longest for its client is first.

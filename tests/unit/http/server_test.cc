@@ -4,9 +4,11 @@
 #include <sys/socket.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <future>
 
+#include "runtime/http/body_budget.h"
 #include "tests/unit/http/socket_peer.h"
 
 namespace atl::http {
@@ -297,6 +299,57 @@ TEST(Server, BoundsWhatClientsDoNotTake) {
   EXPECT_EQ(BodyOf(answer).size(), kLarge);
   other.Send(Get("/large"));
   EXPECT_EQ(BodyOf(other.ReadResponse()).size(), kLarge);
+}
+
+TEST(Server, BoundsTheBodiesThatArrive) {
+  constexpr size_t kLarge = BodyBudget::kMost / 3;
+  RunningServer server([](const std::shared_ptr<Exchange>& exchange) {
+    exchange->SetAuthority(std::string(exchange->request().headers.Get("X-Party")));
+    exchange->ReadBody(kLarge, [exchange](const Result<std::string>& body) {
+      if (body) return exchange->Respond({200, {}, std::to_string(body->size())});
+      const bool now = body.error().error_number() == ENOMEM;
+      exchange->Respond({now ? 503 : 413, {}, body.error().message()});
+    });
+  });
+  const auto head = [](const std::string& party, size_t size) {
+    return "POST / HTTP/1.1\r\nHost: h\r\nX-Party: " + party +
+           "\r\nContent-Length: " + std::to_string(size) + "\r\n\r\n";
+  };
+  const std::string body(kLarge, 'x');
+  const auto ask = [&](const std::string& party, size_t size) {
+    Peer peer = server.Connect();
+    peer.Send(head(party, size) + body.substr(0, size));
+    return peer.ReadResponse().substr(9, 3);
+  };
+  // A party has half of the room. Its stalled body leaves none for another large one.
+  Peer stalled = server.Connect();
+  stalled.Send(head("red", kLarge) + body.substr(1));
+  std::string answer = "200";
+  // Repeats until the server has read the stalled body.
+  for (int i = 0; i < 20 && answer == "200"; ++i) answer = ask("red", kLarge);
+  EXPECT_EQ(answer, "503");
+  EXPECT_EQ(ask("red", BodyBudget::kSmall), "200") << "a small body passes";
+  EXPECT_EQ(ask("blue", kLarge), "200") << "the other party has room";
+  // The bytes come back with the connection.
+  stalled.Close();
+  do {  // repeats until the server has noticed the close
+    answer = ask("red", kLarge);
+  } while (answer == "503");
+  EXPECT_EQ(answer, "200");
+}
+
+TEST(BodyBudget, SmallBodiesMayTakeAsMuchAgain) {
+  constexpr size_t kSmall = BodyBudget::kSmall;
+  BodyBudget budget(4 * kSmall);
+  EXPECT_TRUE(budget.Take("", 0, 4 * kSmall)) << "the host may take all";
+  EXPECT_FALSE(budget.Take("", 4 * kSmall, 1));
+  EXPECT_TRUE(budget.Take("red", 0, kSmall));
+  EXPECT_FALSE(budget.Take("red", kSmall, 1)) << "it is large now";
+  EXPECT_TRUE(budget.Take("red", 0, kSmall));
+  EXPECT_FALSE(budget.Take("red", 0, kSmall)) << "the other half of the reserve is not its own";
+  EXPECT_TRUE(budget.Take("blue", 0, kSmall));
+  budget.Return("red", 2 * kSmall);
+  EXPECT_TRUE(budget.Take("red", 0, kSmall));
 }
 
 TEST(Server, RefusesConnectionsOverTheLimitWhileAllHaveARequestInWork) {
