@@ -122,7 +122,7 @@ void Call::Log(int status, std::string_view code, std::string_view location) con
 }
 
 void Call::Respond(http::Response response) const {
-  if (caller_ && caller_->names_only) response.body = NamesOnly(response.body);
+  if (caller_ && caller_->names_only) response = NamesOnly(std::move(response));
   Log(response.status, {}, response.headers.Get("Location"));
   Send(std::move(response));
 }

@@ -34,6 +34,7 @@ constexpr Reaches kAudit = {Reach::kNone, Reach::kOwn, Reach::kNone, Reach::kAll
 // The head tells how busy the whole host is, and the HMAC of a text finds it in lines of all.
 constexpr Reaches kAuditHost = {Reach::kNone, Reach::kNone, Reach::kNone, Reach::kAll, Reach::kAll};
 constexpr Reaches kUsage = {Reach::kOwn, Reach::kOwn, Reach::kAll, Reach::kAll, Reach::kAll};
+// Events are texts, and quote what sandboxes print.
 constexpr Reaches kEventStream = {Reach::kOwn, Reach::kOwn, Reach::kAll, Reach::kNone, Reach::kAll};
 constexpr Reaches kRoster = {Reach::kOwn, Reach::kOwn, Reach::kAll, Reach::kAll, Reach::kAll};
 constexpr Reaches kKeyView = {Reach::kNone, Reach::kOwn, Reach::kNone, Reach::kAll, Reach::kAll};
@@ -82,7 +83,7 @@ constexpr Rights kRights[] = {
     {Service::kApi, "GET", "/sandboxes/{sandbox_id}/diagnostics/logs", "", "content.read", row::kContents},
     {Service::kApi, "GET", "/sandboxes/{sandbox_id}/diagnostics/inspect", "", "content.read", row::kContents},
     {Service::kApi, "GET", "/sandboxes/{sandbox_id}/diagnostics/summary", "", "content.read", row::kContents},
-    {Service::kApi, "GET", "/sandboxes/{sandbox_id}/diagnostics/events", "", "", row::kView},
+    {Service::kApi, "GET", "/sandboxes/{sandbox_id}/diagnostics/events", "", "", row::kEventStream},
     {Service::kApi, "GET", "/sandboxes/{sandbox_id}/network", "", "", row::kView},
     {Service::kApi, "GET", "/sandboxes/{sandbox_id}/networkpolicy", "", "", row::kView},
     {Service::kApi, "PUT", "/sandboxes/{sandbox_id}/networkpolicy", "", "policy.change", row::kOwner},

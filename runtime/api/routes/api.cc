@@ -7,6 +7,7 @@
 #include "runtime/api/gate/client_event.h"
 #include "runtime/api/gate/error_map.h"
 #include "runtime/api/gate/json.h"
+#include "runtime/api/gate/names_only.h"
 #include "runtime/api/ingress/auth.h"
 #include "runtime/api/ingress/proxy.h"
 #include "runtime/api/routes/openapi.h"
@@ -171,6 +172,10 @@ void Api::Enter(Call call, Router::Match match, const tenants::Identity& identit
     return Answer(std::move(call), std::move(match));
   }
   auto caller = Judge(*match.rights, identity);
+  if (caller && caller->names_only) {
+    auto refusal = RefuseLabelFilter(call.request().query());
+    if (refusal) caller = Refuse(*std::move(refusal));
+  }
   if (!caller) {
     authenticator_.refusals().Add(caller.error(), *match.rights, call.request(), call.request_id(),
                                   &identity);
