@@ -37,7 +37,8 @@ Actor ActorOf(Exchange* exchange) {
     // Upstream's error code without its 503, because clients would retry a 503.
     exchange->RespondError(501, "FILESYSTEM_IDENTITY_UNAVAILABLE",
                            "uid " + exchange->parameters[0] + " and gid " +
-                               exchange->parameters[1] + " are not both among this sandbox's ids");
+                               exchange->parameters[1] +
+                               " are not both within the ids of this sandbox");
     return nullptr;
   }
   return std::make_shared<const Identity>(std::move(identity));

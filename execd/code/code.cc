@@ -61,9 +61,9 @@ void CodeRoutes::Run(const std::shared_ptr<Exchange>& exchange) {
     if (context && !*context) {
       context = Fail(Code::kNotFound, "no context with id '" + *id + "'");
     } else if (context && (*context)->busy()) {
-      context = Fail(Code::kFailedPrecondition,
-                     "context '" + (*context)->id() +
-                         "' is busy: it runs one request at a time, another context runs beside");
+      context = Fail(Code::kFailedPrecondition, "context '" + (*context)->id() +
+                                                    "' is busy: it runs one request at a time; use "
+                                                    "another context to run code beside it");
     }
     if (!context) return x->RespondError(500, kRuntimeError, context.error().message());
     (*context)->Run(x->shared_from_this(), *code, *form);

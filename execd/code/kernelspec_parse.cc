@@ -29,7 +29,7 @@ Result<Kernelspec> ParseKernelspec(std::string text) {
   const JsonValue first = argv.is(JsonType::kArray) ? argv.first() : JsonValue();
   for (JsonValue word = first; word.present(); word = word.next()) {
     if (!word.is(JsonType::kString) || word.text().find('\0') != std::string_view::npos) {
-      return Fail(Code::kInvalidArgument, "argv: holds something else than text");
+      return Fail(Code::kInvalidArgument, "argv: every item must be a string without NUL");
     }
     spec.argv.emplace_back(word.text());
   }
@@ -42,9 +42,10 @@ Result<Kernelspec> ParseKernelspec(std::string text) {
     const std::string_view name = each.name(), value = each.text();
     if (name.empty() || name.find('=') != std::string_view::npos ||
         name.find('\0') != std::string_view::npos || value.find('\0') != std::string_view::npos) {
-      return Fail(Code::kInvalidArgument,
-                  "env '" + std::string(name.substr(0, 64)) +
-                      "': a name must not be empty or hold '=', and neither name nor value a NUL");
+      return Fail(
+          Code::kInvalidArgument,
+          "env '" + std::string(name.substr(0, 64)) +
+              "': a name must not be empty or contain '='; names and values must not contain NUL");
     }
     spec.env.emplace_back(name, value);
   }

@@ -242,7 +242,7 @@ namespace {
 Result<std::string> Expand(std::string_view path, const Environment* env, std::string_view home) {
   if (path.empty()) return Fail(Code::kInvalidArgument, "path is empty");
   if (path.find('\0') != std::string_view::npos) {
-    return Fail(Code::kInvalidArgument, "path holds a NUL byte");
+    return Fail(Code::kInvalidArgument, "path contains a NUL byte");
   }
   std::string out;
   size_t i = 0;
@@ -271,8 +271,8 @@ Result<std::string> Expand(std::string_view path, const Environment* env, std::s
     if (out.size() >= PATH_MAX) break;
   }
   if (out.size() < PATH_MAX) return out;
-  return Fail(Code::kInvalidArgument,
-              "path: longer than " + std::to_string(PATH_MAX - 1) + " bytes when it is expanded");
+  return Fail(Code::kInvalidArgument, "path: longer than " + std::to_string(PATH_MAX - 1) +
+                                          " bytes after its variables are expanded");
 }
 
 }  // namespace

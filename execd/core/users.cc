@@ -182,7 +182,7 @@ Result<Identity> ResolveIds(const RequestIds& ids) {
   if (CanBe(identity)) return identity;
   return Fail(Code::kInvalidArgument, "uid " + std::to_string(identity.uid) + " and gid " +
                                           std::to_string(identity.gid) +
-                                          " are not both among this sandbox's ids");
+                                          " are not both within the ids of this sandbox");
 }
 
 void NameTable::Reload(Table* table) {

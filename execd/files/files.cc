@@ -210,7 +210,7 @@ Result<Permission> ParsePermission(const JsonValue& object, NameTable* names) {
   ATOLL_ASSIGN(int64_t digits, IntegerMember(object, "mode", 0, 7777, 0));
   for (int shift = 0; digits > 0; shift += 3, digits /= 10) {
     if (digits % 10 > 7) {
-      return Fail(Code::kInvalidArgument, "mode: must spell octal digits, as 644 or 755");
+      return Fail(Code::kInvalidArgument, "mode: must be octal digits, such as 644 or 755");
     }
     permission.mode |= static_cast<mode_t>(digits % 10) << shift;
   }

@@ -57,7 +57,7 @@ Result<std::string> MultipartBoundary(std::string_view content_type) {
                 "Content-Type: must be multipart/form-data with a boundary");
   }
   if (boundary.empty() || boundary.size() > 200) {
-    return Fail(Code::kInvalidArgument, "Content-Type: boundary of a wrong length");
+    return Fail(Code::kInvalidArgument, "Content-Type: the boundary must have 1 to 200 characters");
   }
   return boundary;
 }

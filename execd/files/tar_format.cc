@@ -156,7 +156,7 @@ Status TarReader::Header(std::string_view block) {
   const auto size = Number(block, kSize);
   const auto mode = Number(block, kMode), uid = Number(block, kUid), gid = Number(block, kGid);
   if (!sum || *sum != Checksum(block.data()) || !size || !mode || !uid || !gid) {
-    return Fail(Code::kInvalidArgument, "tar: not a header where one is due");
+    return Fail(Code::kInvalidArgument, "tar: malformed header");
   }
   const char type = block[kType.at] == '\0' ? '0' : block[kType.at];
   left_ = *size;

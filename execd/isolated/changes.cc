@@ -117,9 +117,9 @@ Result<SessionChanges::Step> SessionChanges::Next(SessionChange* change) {
   if (!hidden_names_.empty()) return NextHidden(change);
   if (!walk_.Next(&entry_)) {
     if (walk_.whole()) return Step::kEnd;
-    return Fail(Code::kFailedPrecondition,
-                "directories of the session were moved, or could not be read, while it was looked "
-                "at them");
+    return Fail(
+        Code::kFailedPrecondition,
+        "directories of the session were moved or became unreadable while they were compared");
   }
   if (entry_.path.size() > kMaxPath) {
     return Fail(Code::kResourceExhausted, "a path of more than " + std::to_string(kMaxPath) +

@@ -73,7 +73,7 @@ Status MakeForSession(const std::string& path, const Identity& owner) {
       }
     }
     if (!next && next.error().error_number() == ELOOP) {
-      return Fail(Code::kInvalidArgument, so_far + " is a link; name what it leads to");
+      return Fail(Code::kInvalidArgument, so_far + " is a symbolic link; name its target");
     }
     if (!next) return Fail(std::move(next).error().Wrap(so_far));
     directory = std::move(*next);
@@ -238,7 +238,7 @@ Result<wire::SessionSpec> Isolated::SpecOf(Session* session) {
     }
   }
   return Fail(Code::kResourceExhausted,
-              std::to_string(wire::kMaxSessions) + " sessions are there: delete one");
+              std::to_string(wire::kMaxSessions) + " sessions exist, the limit: delete one");
 }
 
 Status Isolated::Ask(const SessionPtr& session, wire::SessionSpec spec) {

@@ -68,7 +68,7 @@ Result<IsolatedOverlay> ParseOverlay(const JsonValue& value, const std::string& 
   ATOLL_ASSIGN(const size_t mode, Choice(value, "mode", kModes, 1));
   overlay.mode = static_cast<IsolatedOverlay::Mode>(mode);
   if (!IsAbsent(value.Find("persist")) && overlay.mode != IsolatedOverlay::Mode::kOverlay) {
-    return Fail(Wrong(what + ".persist: only of mode overlay"));
+    return Fail(Wrong(what + ".persist: only mode overlay can persist"));
   }
   ATOLL_ASSIGN(overlay.persist, Flag(value, "persist", true));
   return overlay;
@@ -108,7 +108,7 @@ Status ParseMounts(const JsonValue& root, IsolatedRequest* request) {
         request->overlays.push_back(std::move(overlay));
         return {};
       }));
-  if (request->overlays.empty()) return Fail(Wrong("workspace or overlays: one is needed"));
+  if (request->overlays.empty()) return Fail(Wrong("send workspace or overlays"));
   if (request->overlays.size() > wire::kMaxSessionOverlays) {
     return Fail(Wrong("overlays: at most " + std::to_string(wire::kMaxSessionOverlays)));
   }
@@ -352,7 +352,8 @@ Result<IsolatedRun> ParseIsolatedRun(std::string body) {
                               return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
                                      (c >= '0' && c <= '9') || c == '_';
                             });
-    if (!identifier) return Fail(Wrong("envs: '" + name.substr(0, 64) + "' is no variable's name"));
+    if (!identifier)
+      return Fail(Wrong("envs: '" + name.substr(0, 64) + "' is not a variable's name"));
     ATOLL_ASSIGN(std::string value, Text(item, "envs." + name));
     run.envs.emplace_back(name, std::move(value));
   }

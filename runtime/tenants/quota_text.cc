@@ -59,8 +59,8 @@ Status SetQuota(std::string_view name, const std::string& text, Quota* quota) {
   if (field == std::end(kFields)) {
     std::string known;
     for (const QuotaField& one : kFields) known.append(known.empty() ? "" : ", ").append(one.name);
-    return Fail(Code::kInvalidArgument,
-                "'" + std::string(name.substr(0, 64)) + "' is no quota; there are " + known);
+    return Fail(Code::kInvalidArgument, "'" + std::string(name.substr(0, 64)) +
+                                            "' is not a quota; the quotas are " + known);
   }
   switch (field->kind) {
     case Kind::kCount: {

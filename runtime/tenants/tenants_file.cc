@@ -70,7 +70,7 @@ class Reader {
       for (const std::string& one : taken_) known.append(known.empty() ? "" : ", ").append(one);
       return Fail(Code::kInvalidArgument, LineOf(file_, node) + ": " + path_ +
                                               std::string(key.str()) +
-                                              " is not known here; there are " + known);
+                                              " is not known here; the keys are " + known);
     }
     return {};
   }

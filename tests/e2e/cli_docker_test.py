@@ -117,8 +117,8 @@ TABLE = [
     # Exit codes: 2 where something else has to be typed.
     ('rm nosuch', 2, '', "there is no sandbox 'nosuch'"),
     ('rm', 2, '', 'name sandboxes, or --all'),
-    ('kill -s NOPE web', 2, '', 'NOPE: is no signal'),
-    ('ps --filter nope=1', 2, '', 'name=, id=, image=, status= or label= is expected'),
+    ('kill -s NOPE web', 2, '', 'NOPE: not a signal'),
+    ('ps --filter nope=1', 2, '', 'use name=, id=, image=, status= or label='),
     ('volume rm nosuch', 2, '', 'nosuch'),
     # Durations: as people write them, everywhere.
     ('renew web 2h', 0, r'^20\d\d-', ''),

@@ -84,7 +84,7 @@ class Forms(unittest.TestCase):
                 call('tar', f'-c{form}f', file, '-C', self.layout, '.')
                 self.check(self.import_file(file, '--name', f'layout{form.lower()}'))
         refused = self.import_file(self.work, '--name', 'none', expect=2)
-        self.assertIn('without index.json', refused['error'])
+        self.assertIn('has no index.json', refused['error'])
 
     def test_skopeo(self):
         source = f'oci:{self.layout}:1'

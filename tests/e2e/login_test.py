@@ -211,7 +211,7 @@ class Login(unittest.TestCase):
         self.assertIn("is not the https:// address of an identity provider", login('http://192.0.2.1/idp'))
         self.assertIn('cannot be reached', login('https://127.0.0.1:1'))
         self.assertIn('there is no identity provider at', login(self.daemon.url))
-        self.assertRegex(login(self.provider.issuer), r"gives the client 'x' no code: .*\(invalid_client\)")
+        self.assertRegex(login(self.provider.issuer), r"refused the client 'x' a code: .*\(invalid_client\)")
         self.assertFalse(person.logins.exists())
 
     def fake(self, *answers):
@@ -243,7 +243,7 @@ class Login(unittest.TestCase):
                       self.refused_by(self.fake((400, {'error': 'expired_token'}))))
         self.assertIn("gives no signed tokens (JWT) to the client 'c'",
                       self.refused_by(self.fake((200, {'access_token': 'opaque', 'token_type': 'Bearer'}))))
-        self.assertIn('the identity provider does not sign you in: it answered with status 418',
+        self.assertIn('the identity provider refused the sign-in: it answered with status 418',
                       self.refused_by(self.fake((418, []))))
         impostor = self.fake()
         impostor.name = 'https://other.example'

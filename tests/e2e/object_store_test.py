@@ -189,7 +189,7 @@ class OddTest(Stores):
             return False
 
         self.store.odd = odd
-        self.assertIn('another object', self.atoll('import', place, expect=1))
+        self.assertIn('was replaced', self.atoll('import', place, expect=1))
         # What is not what it says is not taken in, whoever has kept it.
         self.store.odd = lambda *_: False
         self.store.objects['kept'] = content.replace(b'x\n', b'y\n')

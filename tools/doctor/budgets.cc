@@ -34,8 +34,8 @@ Finding CheckOpenFiles() {
   if (most >= kEnough) return Ok("open files", "fs.file-max = " + text);
   return Warning("open files",
                  "fs.file-max = " + text +
-                     " for the whole host: a few sandboxes that open files without end have them "
-                     "all, and everybody but root then fails with ENFILE",
+                     " for the whole host: a few sandboxes can open that many files, and then "
+                     "every program but root's fails with ENFILE",
                  "run: sysctl -w fs.file-max=9223372036854775807 (memory limits bound it "
                  "better), and keep it in /etc/sysctl.d");
 }

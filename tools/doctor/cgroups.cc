@@ -35,7 +35,7 @@ std::vector<Finding> CheckCgroups() {
     found.push_back(Ok("cgroups", backend + host->unified));
   } else {
     found.push_back(Warning("cgroups", backend + host->unified + ", limits on v1 controllers",
-                            "boot with systemd.unified_cgroup_hierarchy=1 for the real thing"));
+                            "boot with systemd.unified_cgroup_hierarchy=1 for cgroup v2 alone"));
   }
   if (missing.empty()) {
     found.push_back(Ok("limits", "can be enforced: " + Join(host->limits)));

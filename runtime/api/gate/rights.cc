@@ -317,7 +317,7 @@ Result<bool> MayUse(tenants::Role role, const std::string& route) {
   for (const Rights& row : kRights) {
     if (RouteName(row) == route) return row.open || row.Of(role) != Reach::kNone;
   }
-  return Fail(Code::kNotFound, "there is no route '" + route + "'; docs/roles.md has all");
+  return Fail(Code::kNotFound, "there is no route '" + route + "'; docs/roles.md lists all routes");
 }
 
 Parsed<tenants::Caller> Judge(const Rights& rights, const tenants::Identity& identity,

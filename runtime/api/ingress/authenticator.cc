@@ -75,8 +75,9 @@ http::Response Authenticator::Deny(const Call& call, Denial denial, bool vouched
                           static_cast<int>(GuessLimit::kMillisEach / 1000)});
   }
   if (denial == Denial::kUnavailable) {
-    return ErrorResponse({503, "TENANT_PROVIDER_UNAVAILABLE",
-                          "the service that says whose a key is cannot be reached; try again", 5});
+    return ErrorResponse(
+        {503, "TENANT_PROVIDER_UNAVAILABLE",
+         "the service that knows which tenant a key belongs to cannot be reached; try again", 5});
   }
   return InvalidKey();
 }

@@ -143,9 +143,8 @@ void Api::CommitImage(const Call& call) {
     if (!body) return call.Respond(MapError(body.error(), Doing::kReadBody));
     const std::string snapshot = call.Parameter("snapshot"), image = call.Parameter("image");
     if (snapshot.empty() == image.empty()) {
-      return call.Respond(MapError(
-          Error(Code::kInvalidArgument, "either snapshot or image says whose layers it has"),
-          Doing::kTagImage));
+      return call.Respond(MapError(Error(Code::kInvalidArgument, "send either snapshot or image"),
+                                   Doing::kTagImage));
     }
     std::vector<uint32_t> layers;
     if (!snapshot.empty()) {

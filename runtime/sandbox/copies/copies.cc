@@ -19,7 +19,7 @@ Result<Snapshot> Copies::TakeSnapshot(const tenants::Caller& caller, const std::
   if (!IsLive(sandbox.state)) {
     return Fail(Code::kFailedPrecondition,
                 "sandbox " + id + " is " + std::string(StateName(sandbox.state)) +
-                    ": a snapshot is taken of one that runs or is paused");
+                    ": only a running or paused sandbox can be snapshotted");
   }
   const auto use = parts_.pauses.OpenRequest(sandbox);
   auto taken = parts_.snapshots.Take(caller, sandbox, name, use);
@@ -58,7 +58,7 @@ void Copies::Diff(const tenants::Caller& caller, const std::string& id, const st
   if (!IsLive(sandbox.state)) {
     return done(Fail(Code::kFailedPrecondition,
                      "sandbox " + id + " is " + std::string(StateName(sandbox.state)) +
-                         ": one that runs or is paused can be compared"));
+                         ": only a running or paused sandbox can be compared"));
   }
   if (diffs_.contains(id)) {
     return done(Fail(Code::kUnavailable, "sandbox " + id +
@@ -119,7 +119,7 @@ void Copies::MeasureDisk(const tenants::Caller& caller, const std::string& id,
   if (!IsLive(sandbox.state)) {
     return done(Fail(Code::kFailedPrecondition,
                      "sandbox " + id + " is " + std::string(StateName(sandbox.state)) +
-                         ": only a sandbox that runs or is paused has files"));
+                         ": only a running or paused sandbox has files"));
   }
   parts_.spawner.Ask(wire::MeasureSandbox{HostId(sandbox)}, std::move(done));
 }

@@ -140,7 +140,7 @@ tl::expected<Sandbox, CreateError> Rollbacks::Next(const tenants::Caller& caller
   if (sandbox::Next(now.state, Event::kRolledBack).action == Action::kRefuse) {
     return refuse(Error(Code::kFailedPrecondition,
                         "sandbox " + id + " is " + std::string(StateName(now.state)) +
-                            ": one that runs or is paused can be rolled back"));
+                            ": only a running or paused sandbox can be rolled back"));
   }
   const bool under_way = std::any_of(under_way_.begin(), under_way_.end(),
                                      [&](const auto& one) { return one.second->next.id == id; });

@@ -27,7 +27,7 @@ Status CheckArguments(const Spec& spec) {
     total += size;
     if (size >= kMaxArgument) {
       return Fail(Code::kInvalidArgument, what + " is " + std::to_string(size) +
-                                              " bytes long, allowed are " +
+                                              " bytes long, more than " +
                                               std::to_string(kMaxArgument - 1));
     }
     return {};
@@ -53,16 +53,17 @@ Status CheckArguments(const Spec& spec) {
   for (const auto& [name, value] : spec.env) {
     if (name.empty() || name.find('=') != std::string::npos ||
         name.find('\0') != std::string::npos || value.find('\0') != std::string::npos) {
-      return Fail(Code::kInvalidArgument,
-                  "env '" + name.substr(0, 64) +
-                      "': a name must not be empty or hold '=', and neither name nor value a NUL");
+      return Fail(
+          Code::kInvalidArgument,
+          "env '" + name.substr(0, 64) +
+              "': a name must not be empty or contain '='; names and values must not contain NUL");
     }
     ATOLL_TRY(check("env " + name.substr(0, 64), name.size() + value.size() + 1));
   }
   if (total > kMaxArguments) {
-    return Fail(Code::kInvalidArgument,
-                "entrypoint, env and lifecycle are " + std::to_string(total) +
-                    " bytes together, allowed are " + std::to_string(kMaxArguments));
+    return Fail(Code::kInvalidArgument, "entrypoint, env and lifecycle are " +
+                                            std::to_string(total) + " bytes together, more than " +
+                                            std::to_string(kMaxArguments));
   }
   return {};
 }
@@ -72,10 +73,10 @@ Status CheckEnvironment(const Sandbox& sandbox) {
   size_t total = 0;
   for (const std::string& variable : EnvironmentOf(sandbox)) total += variable.size() + 1;
   if (total <= kMaxArguments) return {};
-  return Fail(Code::kInvalidArgument, "env is " + std::to_string(total) +
-                                          " bytes with that of the image or the snapshot, allowed "
-                                          "are " +
-                                          std::to_string(kMaxArguments));
+  return Fail(Code::kInvalidArgument,
+              "env is " + std::to_string(total) +
+                  " bytes with that of the image or the snapshot, more than " +
+                  std::to_string(kMaxArguments));
 }
 
 // Parses "cpu" and "memory". Refuses a request above the limit of the same resource, because the
@@ -91,7 +92,7 @@ Result<Reservation> ParseReservation(const std::map<std::string, std::string>& r
                                     [&](const auto& each) { return each.key == key; });
     if (member == nullptr || field == cgroup::kLimitFields.end()) {
       return Fail(Code::kInvalidArgument, "resourceRequests '" + key.substr(0, 64) +
-                                              "': what can be reserved is cpu and memory");
+                                              "': only cpu and memory can be reserved");
     }
     auto value = cgroup::ParseLimit(*field, text);
     if (!value) return Fail(std::move(value).error().Wrap("resourceRequests"));
@@ -298,10 +299,9 @@ Result<Checked> Check::Whole(const tenants::Caller& caller, const std::string& o
   if (wanted.secure_access) s.secure_token = NewAccessToken();
   if (wanted.credential_proxy) {
     if (s.spec.readonly_root) {
-      return Fail(
-          Code::kInvalidArgument,
-          "credentialProxy: the certificate that the sandbox is to believe is a file in it, "
-          "which a root file system that is read-only cannot have");
+      return Fail(Code::kInvalidArgument,
+                  "credentialProxy: Atoll must write a certificate into the sandbox, which a "
+                  "read-only root file system does not allow");
     }
     ATOLL_ASSIGN(s.authority, intercept::MakeAuthority(s.id));
   }
@@ -365,7 +365,7 @@ Status Check::UseSnapshot(Sandbox& s, const Snapshot& snapshot) const {
   s.metadata.insert(snapshot.metadata.begin(), snapshot.metadata.end());
   if (s.metadata.size() > kMaxMetadata) {
     return Fail(Code::kInvalidArgument, "metadata has " + std::to_string(s.metadata.size()) +
-                                            " entries with those of the snapshot: at most " +
+                                            " entries with those of the snapshot; at most " +
                                             std::to_string(kMaxMetadata) + " are kept");
   }
   return {};
@@ -468,12 +468,12 @@ Result<std::vector<Sandbox>> Check::ChildrenOf(const tenants::Caller& caller, co
   if (!IsLive(parent.state)) {
     return Fail(Code::kFailedPrecondition, "sandbox " + id + " is " +
                                                std::string(StateName(parent.state)) +
-                                               ": one that runs or is paused can be forked");
+                                               ": only a running or paused sandbox can be forked");
   }
   if (parent.layers.size() >= wire::kMaxLayers) {
     return Fail(Code::kFailedPrecondition,
                 "sandbox " + id + " is made of " + std::to_string(parent.layers.size()) +
-                    " layers, those of its forks and snapshots included, and no root takes more");
+                    " layers, including those of its forks and snapshots; a root cannot have more");
   }
   ATOLL_TRY(parts_.snapshots.CheckBytes());
   ATOLL_TRY(parts_.objects.Check(parent));

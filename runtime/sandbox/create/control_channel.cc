@@ -17,7 +17,7 @@ Status ControlChannel::Send(const wire::StartMessage& message) {
   if (bytes.size() > wire::kMaxStartFrame) {
     return Fail(Code::kInvalidArgument,
                 "entrypoint and environment are " + std::to_string(bytes.size()) +
-                    " bytes together, allowed are " + std::to_string(wire::kMaxStartFrame));
+                    " bytes together, more than " + std::to_string(wire::kMaxStartFrame));
   }
   unsent_ = wire::Frame(bytes);
   Flush();

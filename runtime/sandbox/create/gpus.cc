@@ -73,10 +73,10 @@ Status Gpus::Give(size_t count, const std::vector<Sandbox>& others, Sandbox& san
   if (usable.size() < count) {
     // The count would tell a tenant how many the others have.
     if (!sandbox.tenant.empty()) {
-      return Fail(Code::kResourceExhausted,
-                  "resourceLimits.gpu " + std::to_string(count) +
-                      ": not so many GPUs of this host are free; delete a sandbox that has one, or "
-                      "try later");
+      return Fail(
+          Code::kResourceExhausted,
+          "resourceLimits.gpu " + std::to_string(count) +
+              ": this host has not enough free GPUs; delete a sandbox that has one, or try later");
     }
     return Fail(Code::kResourceExhausted,
                 "resourceLimits.gpu " + std::to_string(count) + ": " +

@@ -38,9 +38,9 @@ tl::expected<std::vector<VolumeMount>, CreateError> OwnMounts(const tenants::Cal
     const std::string* const allowed = AllowedAbove(tenant, volume.source);
     if (allowed == nullptr) {
       return tl::unexpected(CreateError(
-          Error(Code::kPermissionDenied,
-                "the host path '" + volume.source.substr(0, 200) +
-                    "' is none that this tenant may mount; host_paths of its definition has those"),
+          Error(Code::kPermissionDenied, "the host path '" + volume.source.substr(0, 200) +
+                                             "' may not be mounted by this tenant; host_paths of "
+                                             "its definition lists the paths that may"),
           Kind::kHost));
     }
     const size_t rest = std::min(allowed->size() + 1, volume.source.size());

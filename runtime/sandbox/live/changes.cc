@@ -134,11 +134,10 @@ Result<const vault::Vault*> Changes::FindVault(const tenants::Caller& caller,
     return Fail(Code::kNotFound, "sandbox " + id + " not found");
   }
   if (sandbox->authority.empty()) {
-    return Fail(
-        Code::kFailedPrecondition,
-        "sandbox " + id +
-            " was created without credentialProxy: {\"enabled\": true}, and believes nobody "
-            "who would put credentials into its connections");
+    return Fail(Code::kFailedPrecondition,
+                "sandbox " + id +
+                    " was created without credentialProxy: {\"enabled\": true}, so it does not "
+                    "trust the certificate that the injection of credentials needs");
   }
   return parts_.vaults.Find(id);
 }

@@ -18,8 +18,8 @@ void Vaults::Set(const Sandbox& sandbox, vault::Vault vault, std::function<void(
         Code::kResourceExhausted,
         sandbox.tenant.empty()
             ? "there are " + std::to_string(kMaxVaults) +
-                  " credential vaults, as many as there may be"
-            : "tenant " + sandbox.tenant + " has as many credential vaults as others leave it"));
+                  " credential vaults, the limit of this host"
+            : "tenant " + sandbox.tenant + " has used its share of this host's credential vaults"));
   }
   Entry& entry = entries_[sandbox.id];
   if (is_new) {

@@ -49,8 +49,7 @@ images::Image ImageOf(const Snapshot& snapshot) {
 Result<Snapshot> SnapshotOf(const images::Image& image) {
   if (image.facts.empty()) {
     return Fail(Code::kInvalidArgument,
-                "the archive is that of an image and not of a snapshot; take it in with: atoll "
-                "image import");
+                "the archive holds an image, not a snapshot; import it with: atoll image import");
   }
   ATOLL_ASSIGN(const json facts, images::ParseForeignObject(image.facts, kWhat));
   Snapshot snapshot;

@@ -82,7 +82,8 @@ Status Snapshots::CheckCount(const std::string& owner) const {
   CountOwned(owner, &owned);
   if (FairPlaces::Allows(config_.max_count, owner, snapshots_.size(), owned.snapshots)) return {};
   if (!owner.empty()) {
-    return Fail(NoRoom("tenant " + owner + " has as many snapshots as others leave it"));
+    return Fail(
+        NoRoom("tenant " + owner + " has used its share of this host's snapshots; delete one"));
   }
   return Fail(NoRoom("there are " + std::to_string(snapshots_.size()) +
                      " snapshots, as many as [snapshots] max_count allows"));
@@ -90,7 +91,7 @@ Status Snapshots::CheckCount(const std::string& owner) const {
 
 Status Snapshots::CheckBytes() const {
   if (BytesLeft() != 0) return {};
-  return Fail(NoRoom("snapshots and forks take the " + std::to_string(config_.max_bytes) +
+  return Fail(NoRoom("snapshots and forks already use the " + std::to_string(config_.max_bytes) +
                      " bytes that [snapshots] max_bytes allows"));
 }
 
@@ -112,7 +113,7 @@ Result<Snapshot> Snapshots::Take(const tenants::Caller& caller, const Sandbox& s
   if (source.layers.size() >= wire::kMaxLayers) {
     return Fail(Code::kFailedPrecondition,
                 "sandbox " + source.id + " is made of " + std::to_string(source.layers.size()) +
-                    " layers, those of its snapshots included, and no root takes more");
+                    " layers, including those of its snapshots; a root cannot have more");
   }
   ATOLL_TRY(CheckQuota(source.tenant, caller));
   ATOLL_TRY(CheckCount(source.tenant));
@@ -318,7 +319,7 @@ Result<Snapshot> Snapshots::Usable(const tenants::Caller& caller, const std::str
   for (const wire::LayerId layer : snapshot->layers) {
     if (images_.HasLayer(layer)) continue;
     return Fail(Code::kInvalidArgument, "snapshot " + id + " needs layer " + std::to_string(layer) +
-                                            ", which the store has no more");
+                                            ", which is no longer in the store");
   }
   return *snapshot;
 }

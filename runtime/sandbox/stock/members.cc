@@ -55,7 +55,8 @@ void Members::Give(const std::string& id, const tenants::Caller& caller, const W
   const auto refuse = [&](Error why) { attempt->Fail(RefusedClaim(std::move(why))); };
   Sandbox* const member = parts_.registry.Look(id);
   if (member == nullptr || !IsLive(member->state)) {
-    return refuse(Error(Code::kUnavailable, "what was to be claimed has ended; try again"));
+    return refuse(
+        Error(Code::kUnavailable, "the parked sandbox that was chosen has ended; try again"));
   }
   // The claim takes the member's share of the quota over.
   parts_.room.Drop(*member);

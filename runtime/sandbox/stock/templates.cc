@@ -127,12 +127,12 @@ Result<std::string> Templates::Create(const tenants::Caller& caller, TemplateRec
   const auto one = [](const Template&) { return 1; };
   if (!FairPlaces::Allows(kMaxTemplates, record.tenant, templates_.size(),
                           SumOf(record.tenant, one))) {
-    return Fail(
-        Code::kResourceExhausted,
-        record.tenant.empty()
-            ? "there are " + std::to_string(kMaxTemplates) +
-                  " templates, as many as may be; delete one"
-            : "tenant " + record.tenant + " has as many templates as others leave it; delete one");
+    return Fail(Code::kResourceExhausted,
+                record.tenant.empty()
+                    ? "there are " + std::to_string(kMaxTemplates) +
+                          " templates, the limit of this host; delete one"
+                    : "tenant " + record.tenant +
+                          " has used its share of this host's templates; delete one");
   }
   ATOLL_TRY(CheckKept(record.tenant, "stock: with " + std::to_string(record.stock) + " more",
                       parts_.room.KeptFor(record.tenant), record.stock, most_members_));

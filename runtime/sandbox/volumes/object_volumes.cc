@@ -48,17 +48,17 @@ Result<wire::BucketName> ObjectVolumes::Find(const tenants::Caller& caller,
   if (!endpoint_known) {
     return Fail(Bad(Code::kPermissionDenied, mount,
                     "the endpoint " + endpoint +
-                        " is none that the operator allows; a line of object_stores in [storage] "
+                        " is not allowed by the operator; a line of object_stores in [storage] "
                         "allows one: NAME https://ENDPOINT bucket=NAME"));
   }
   if (!bucket_allowed) {
     return Fail(Bad(Code::kInvalidArgument, mount,
                     "the bucket '" + bucket.substr(0, 128) + "' of " + endpoint +
-                        " is none that the operator allows; bucket=NAME of its line in "
-                        "object_stores of [storage] does"));
+                        " is not allowed by the operator; bucket=NAME in its line of object_stores "
+                        "in [storage] allows one"));
   }
   return Fail(Bad(Code::kFailedPrecondition, mount,
-                  "the operator has no such credentials for " + endpoint +
+                  "the operator has set no credentials for " + endpoint +
                       " (credentials=/FILE of its line in object_stores of [storage]): send "
                       "accessKeyId and accessKeySecret"));
 }

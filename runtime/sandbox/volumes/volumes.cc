@@ -135,7 +135,8 @@ void Volumes::Create(const tenants::Caller& caller, const std::string& name, uin
                      Made done) {
   // A name that the client has not checked could be a directory of another tenant.
   if (!wire::ValidVolumeName(name)) {
-    return done(Fail(Code::kInvalidArgument, "'" + name.substr(0, 64) + "' is no volume's name"));
+    return done(
+        Fail(Code::kInvalidArgument, "'" + name.substr(0, 64) + "' is not a volume's name"));
   }
   const std::string directory = wire::VolumeDirectory(caller.tenant, name);
   if (Status fits = CheckLength(directory); !fits) return done(Fail(std::move(fits).error()));
@@ -162,8 +163,8 @@ void Volumes::MakeNamed(const tenants::Caller& owner, const std::string& directo
 Status Volumes::CheckLimit(uint64_t disk_bytes) const {
   if (disk_bytes == 0 || config_.has_quota) return {};
   return Fail(Code::kUnimplemented,
-              "a size of a volume cannot be kept here: the store has no project quotas; leave it "
-              "out (" +
+              "the size of a volume cannot be enforced on this host, because the store has no "
+              "project quotas; leave it out (" +
                   quota::Remedy() + ")");
 }
 

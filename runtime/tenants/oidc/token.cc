@@ -102,7 +102,7 @@ Status CheckTimes(const nlohmann::json& claims, int64_t now_s) {
   }
   for (const std::optional<int64_t>& time : {not_before, issued}) {
     if (time && *time - kTokenLeewaySeconds > now_s) {
-      return Fail(Code::kPermissionDenied, "the token is of the future");
+      return Fail(Code::kPermissionDenied, "the token was issued in the future: a clock is wrong");
     }
   }
   return {};

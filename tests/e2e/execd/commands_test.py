@@ -267,7 +267,7 @@ class Commands(unittest.TestCase):
             with self.subTest(route=route, body=body):
                 answer = self.s.call('POST', route, body)
                 self.assertEqual((answer.status, answer.json['code']), (400, 'INVALID_REQUEST_BODY'))
-                self.assertIn('among this sandbox', answer.json['message'])
+                self.assertIn('within the ids of this sandbox', answer.json['message'])
         self.assertEqual(self.s.out('id -u', uid=65535), '65535')
 
     def test_what_expands_without_end(self):

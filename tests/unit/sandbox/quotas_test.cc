@@ -231,7 +231,7 @@ TEST_F(QuotaTest, GpusCountBeforeAnyIsChosen) {
   // The quota comes before what others have left. A tenant is not told how much that is.
   EXPECT_EQ(Refusal(Ask(By("red"), gpus("2"))), "gpus");
   const std::string refusal = Refusal(Ask(By("red"), gpus("1")));
-  EXPECT_NE(refusal.find("not so many GPUs of this host are free"), std::string::npos) << refusal;
+  EXPECT_NE(refusal.find("this host has not enough free GPUs"), std::string::npos) << refusal;
   EXPECT_EQ(refusal.find_first_of("0123456789", refusal.find(':')), std::string::npos) << refusal;
   EXPECT_NE(Refusal(Ask(kCaller, gpus("1"))).find("0 of 3 GPUs"), std::string::npos);
   // A fork asks for the parent's number once more.

@@ -99,7 +99,7 @@ TEST(Grammar, WhatIsWrongIsNamed) {
       {{"run", "--privileged", "img"}, "no sandbox gets privileges"},
       {{"run", "-n", "10", "img"}, "--number: '10': a whole number from 1 to 9 is expected"},
       {{"run", "-n", "1x", "img"}, "--number: '1x': a whole number"},
-      {{"run", "--tty=perhaps", "img"}, "is on or off"},
+      {{"run", "--tty=perhaps", "img"}, "takes no value was given one"},
       {{"net", "a", "b"}, "'b' is one word too many"},
       {{"net"}, "ID is missing"},
       {{"image", "rmm", "x"}, "did you mean 'rm'?"},

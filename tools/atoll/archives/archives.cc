@@ -48,7 +48,8 @@ Status ExportToFile(Api& api, const ArchiveOf& wanted, const std::string& file, 
 // Copies a pipe to a file, because the request needs a length.
 Result<UniqueFd> TakeInput() {
   if (isatty(STDIN_FILENO) != 0) {
-    return Fail(Code::kInvalidArgument, "a terminal is no archive: name a file, or pipe one in");
+    return Fail(Code::kInvalidArgument,
+                "standard input is a terminal: name a file, or pipe an archive in");
   }
   ATOLL_ASSIGN(UniqueFd file, TemporaryFile());
   std::vector<char> buffer(1 << 20);
@@ -96,7 +97,8 @@ Status ExportArchive(Api& api, const ArchiveOf& wanted, const ArchivePlace& plac
   }
   if (place.file != "-") return ExportToFile(api, wanted, place.file, cancel_fd);
   if (isatty(STDOUT_FILENO) != 0) {
-    return Fail(Code::kInvalidArgument, "an archive is nothing for a terminal; name a file");
+    return Fail(Code::kInvalidArgument,
+                "standard output is a terminal: name a file for the archive");
   }
   return ReceiveArchive(api, wanted, cancel_fd,
                         [](std::string_view bytes) { return sys::WriteAll(STDOUT_FILENO, bytes); });
@@ -113,8 +115,7 @@ Result<http::Response> SendArchive(const Settings& settings, const ArchivePlace&
   if (fstat(archive.get(), &status) != 0) return FailSys("fstat " + file);
   if (S_ISDIR(status.st_mode)) {
     if (faccessat(archive.get(), "index.json", R_OK, 0) != 0) {
-      return Fail(Code::kInvalidArgument,
-                  file + " is a directory without index.json: no OCI layout");
+      return Fail(Code::kInvalidArgument, file + " has no index.json, so it is not an OCI layout");
     }
     ATOLL_ASSIGN(archive, PackDirectory(file));
     if (fstat(archive.get(), &status) != 0) return FailSys("fstat the archive of " + file);

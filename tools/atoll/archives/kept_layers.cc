@@ -19,7 +19,8 @@ Result<UniqueFd> OpenPlace() {
   struct stat info {};
   if (fstat(place.get(), &info) != 0) return FailSys("fstat " + path);
   if (info.st_uid != geteuid() || (info.st_mode & 077) != 0) {
-    return Fail(Code::kPermissionDenied, path + " is not ours alone");
+    return Fail(Code::kPermissionDenied,
+                path + " must belong to you, and nobody else may have rights to it");
   }
   return place;
 }

@@ -92,7 +92,7 @@ Result<std::unique_ptr<ObjectStore>> ObjectStore::Open(const std::string& url,
   if (!ValidBucket(bucket) || key.empty() || key.size() > 1024 || key.front() == '/' ||
       key.back() == '/' || key.find("//") != std::string_view::npos) {
     return Fail(Code::kInvalidArgument,
-                "'" + Printable(url) + "' is no object; expected s3://BUCKET/KEY");
+                "'" + Printable(url) + "' does not name an object; use s3://BUCKET/KEY");
   }
   ATOLL_ASSIGN(AwsCredentials credentials, FindAwsCredentials());
   const std::string region =
@@ -106,8 +106,8 @@ Result<std::unique_ptr<ObjectStore>> ObjectStore::Open(const std::string& url,
                                           : endpoint));
   if (!base.tls && !IsOfThisHost(base.host)) {
     return Fail(Code::kInvalidArgument, "endpoint " + Printable(endpoint) +
-                                            " has no TLS, so anybody on the way could change "
-                                            "what is stored; expected https://HOST");
+                                            " does not use TLS, so anybody on the network could "
+                                            "change what is stored; use https://HOST");
   }
   std::shared_ptr<const http::TlsContext> trust;
   if (base.tls) {
@@ -179,7 +179,7 @@ Result<http::Response> ObjectStore::Try(http::Client::Call call, const Sink* sin
                                       return (*sink)(bytes);
                                     });
   if (response || response.error().error_number() != ECANCELED || Interrupted()) return response;
-  return Fail(Code::kUnavailable, authority_ + " has not answered for a long time");
+  return Fail(Code::kUnavailable, authority_ + " did not answer in time");
 }
 
 bool ObjectStore::WaitBefore(int attempt) const {
@@ -221,8 +221,9 @@ Status ObjectStore::Fetch(int to, const std::function<void(uint64_t, uint64_t)>&
   const std::string tag(head.headers.Get("ETag"));
   const uint64_t size = SizeIn(head.headers.Get("Content-Length"));
   if (tag.empty() || size > kMostBytes) {
-    return Fail(Code::kInvalidArgument, authority_ + path_ + ", of " + std::to_string(size) +
-                                            " bytes, is no object, or larger than any archive");
+    return Fail(Code::kInvalidArgument,
+                authority_ + path_ + ", of " + std::to_string(size) +
+                    " bytes, is not an object, or is larger than an archive can be");
   }
   uint64_t at = 0;
   Status wrote;
@@ -248,7 +249,7 @@ Status ObjectStore::Fetch(int to, const std::function<void(uint64_t, uint64_t)>&
     }
     if (status == 412) {
       return Fail(Code::kUnavailable,
-                  authority_ + path_ + " has become another object meanwhile; try again");
+                  authority_ + path_ + " was replaced while it was read; try again");
     }
     if (response && !MayPass(status)) return Fail(Refused(*response));
     // Progress resets the number of attempts.
@@ -277,7 +278,8 @@ Status ObjectStore::Begin() {
   upload_ = ElementOf(response.body, "UploadId");
   if (!upload_.empty() && upload_.size() <= 1024) return {};
   upload_.clear();
-  return Fail(Code::kUnavailable, authority_ + " begins no upload: it does not answer as S3 does");
+  return Fail(Code::kUnavailable,
+              authority_ + " did not start a multipart upload; it may not be an S3 server");
 }
 
 Status ObjectStore::SendPart() {

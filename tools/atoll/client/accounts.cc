@@ -73,7 +73,8 @@ Result<UserIds> FindUser(Api& api, const std::string& sandbox_id, const std::str
     gid = ParseId(fields[2]);
   }
   if (!uid || !gid) {
-    return Fail(Code::kInternal, "the sandbox's accounts have ids that are no numbers");
+    return Fail(Code::kInternal,
+                "/etc/passwd or /etc/group of the sandbox has an id that is not a number");
   }
   return UserIds{*uid, *gid};
 }

@@ -134,7 +134,7 @@ Result<std::string> ProviderEndpoint(const json& metadata, const char* name,
   if (address.empty()) {
     return Fail(Code::kFailedPrecondition, "the identity provider " + Printable(issuer) +
                                                " has no " + name +
-                                               ": it does not offer a sign-in by code");
+                                               ", so it does not support the device flow");
   }
   ATOLL_TRY(CheckProviderAddress(address));
   return address;
@@ -182,9 +182,9 @@ Result<DeviceCode> AskForCode(SignIn* sign_in) {
                   .interval_s = SecondsOf(answer.body, "interval", kSlowDown, kMostInterval)};
   if (answer.status != 200 || code.device_code.empty() || code.user_code.empty() ||
       code.address.empty()) {
-    return Fail(Code::kFailedPrecondition, "the identity provider gives the client '" +
+    return Fail(Code::kFailedPrecondition, "the identity provider refused the client '" +
                                                Printable(sign_in->client_id) +
-                                               "' no code: " + WordsOf(answer));
+                                               "' a code: " + WordsOf(answer));
   }
   return code;
 }
@@ -212,7 +212,7 @@ Status AwaitConsent(const DeviceCode& code, SignIn* sign_in) {
       return Fail(Code::kPermissionDenied, "the sign-in was refused in the browser");
     }
     return Fail(Code::kFailedPrecondition,
-                "the identity provider does not sign you in: " + WordsOf(*answer));
+                "the identity provider refused the sign-in: " + WordsOf(*answer));
   }
   return Fail(Code::kDeadlineExceeded, "nobody entered the code in time; run 'atoll login' again");
 }

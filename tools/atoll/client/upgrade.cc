@@ -23,7 +23,7 @@ Result<Upgraded> Upgrade(const std::string& base_url, const http::TlsContext* tr
                         "\r\nConnection: Upgrade\r\nUpgrade: " + protocol + "\r\n";
   for (const http::Header& header : headers.list) {
     if (header.value.find_first_of("\r\n") != std::string::npos) {
-      return Fail(Code::kInvalidArgument, "the header " + header.name + " holds a line end");
+      return Fail(Code::kInvalidArgument, "the header " + header.name + " contains a line break");
     }
     http::AppendField(header.name, header.value, &request);
   }
@@ -34,7 +34,7 @@ Result<Upgraded> Upgrade(const std::string& base_url, const http::TlsContext* tr
   while (found == http::HeadScanner::State::kMore) {
     ATOLL_ASSIGN(const bool more, socket.Read(&input));
     if (!more || input.size() > kMaxHead) {
-      return Fail(Code::kUnavailable, "the server broke the handshake off");
+      return Fail(Code::kUnavailable, "the server closed the connection during the handshake");
     }
     found = scanner.Scan(input.view());
   }

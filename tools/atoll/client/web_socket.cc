@@ -45,7 +45,8 @@ Result<WebSocket> WebSocket::Connect(const std::string& base_url, const http::Tl
   headers.Set("Sec-WebSocket-Key", key);
   ATOLL_ASSIGN(Upgraded upgraded, Upgrade(base_url, trust, target, "websocket", headers));
   if (upgraded.answer.Get("sec-websocket-accept") != http::WebSocketAccept(key)) {
-    return Fail(Code::kUnavailable, "the server's answer is not to our WebSocket key");
+    return Fail(Code::kUnavailable,
+                "the server's Sec-WebSocket-Accept does not fit the key that was sent");
   }
   return WebSocket(std::move(upgraded));
 }

@@ -87,7 +87,7 @@ Status Diff(const Settings& settings, const DiffOptions& options) {
     std::printf("%c %s\n", letter, Printable(TextOf(item, "path")).c_str());
   }
   if (!told.value("truncated", false)) return {};
-  return Fail(Code::kResourceExhausted, "there is more than a list holds: use -o FILE");
+  return Fail(Code::kResourceExhausted, "the list was cut off because it is too long; use -o FILE");
 }
 
 }  // namespace

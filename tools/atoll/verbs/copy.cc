@@ -117,7 +117,7 @@ class Copy {
     const std::string name = BaseNameOf(into ? from : to);
     // "/srv/." means the content of /srv.
     if (name.empty() || name == "/" || name == "..") {
-      return Fail(Code::kInvalidArgument, from + " has no name to be put under; name one in TO");
+      return Fail(Code::kInvalidArgument, from + " has no file name; give one in TO");
     }
     if (!directory) {
       ATOLL_ASSIGN(PlacedFile file, PlacedFile::Begin(place.get(), name));
@@ -203,7 +203,8 @@ class Copy {
 
 Result<int> CopyBetween(const Settings& settings, const Side& from, const Side& to) {
   if (from.sandbox.empty() == to.sandbox.empty()) {
-    return Fail(Code::kInvalidArgument, "one of the two must be ID:PATH, the other a path of ours");
+    return Fail(Code::kInvalidArgument,
+                "one of FROM and TO must be ID:PATH, the other a path on this machine");
   }
   const Side& inside = from.sandbox.empty() ? to : from;
   if (inside.path.empty()) {

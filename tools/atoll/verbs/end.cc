@@ -71,7 +71,7 @@ Status Stop(const Settings& settings, const Words& ids, int seconds) {
 
 Status Kill(const Settings& settings, const Words& ids, const std::string& signal) {
   const int number = SignalNumber(signal);
-  if (number == 0) return Fail(Code::kInvalidArgument, "--signal " + signal + ": is no signal");
+  if (number == 0) return Fail(Code::kInvalidArgument, "--signal " + signal + ": not a signal");
   ATOLL_ASSIGN(const int cancel_fd, CatchInterrupts());
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
   return ForEachSandbox(settings, api, ids, [&](const std::string& id) -> Status {

@@ -30,7 +30,7 @@ Result<int> Exec(const Settings& settings, const ExecOptions& options) {
                 "-t needs a terminal as standard input; leave it out, -i pipes");
   }
   if (options.detach && (options.interactive || options.terminal)) {
-    return Fail(Code::kInvalidArgument, "-d with -i or -t: nobody is there to type");
+    return Fail(Code::kInvalidArgument, "-d cannot be combined with -i or -t");
   }
   Command command{options.command, {}, options.cwd};
   ATOLL_ASSIGN(command.env, ExpandEnvironment(options.env, options.env_files));

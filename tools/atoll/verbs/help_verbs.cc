@@ -60,7 +60,7 @@ Status PrintScript(const std::string& shell) {
                              : shell == "fish" ? kFish
                                                : nullptr;
   if (script == nullptr) {
-    return Fail(Code::kInvalidArgument, "SHELL '" + shell + "': bash, zsh or fish is expected");
+    return Fail(Code::kInvalidArgument, "SHELL '" + shell + "': use bash, zsh or fish");
   }
   std::fputs(script, stdout);
   return {};

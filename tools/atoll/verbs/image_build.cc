@@ -97,7 +97,7 @@ Status BuildFile(const Settings& settings, const BuildOptions& options) {
   builder.argv.insert(builder.argv.end(), {"--", options.what});
   ATOLL_ASSIGN(const std::string told, RunChild(builder, cancel_fd));
   const auto made = JsonOrNull(told);
-  if (!made.is_object()) return Fail(Code::kInternal, "the builder says no name: " + told);
+  if (!made.is_object()) return Fail(Code::kInternal, "the builder printed no image name: " + told);
   const std::string name = TextOf(made, "name");
   if (settings.json) {
     std::puts(JsonText(made).c_str());
@@ -149,7 +149,7 @@ Status BuildImage(const Settings& settings, const BuildOptions& options) {
   ATOLL_ASSIGN(const std::string told, RunChild(builder, cancel_fd));
   if (!options.output.empty()) return {};
   const auto made = JsonOrNull(told);
-  if (!made.is_object()) return Fail(Code::kInternal, "the builder says no name: " + told);
+  if (!made.is_object()) return Fail(Code::kInternal, "the builder printed no image name: " + told);
   ATOLL_ASSIGN(const auto image, ImportImage(settings, {archive, ""}, made.value("name", "")));
   ATOLL_ASSIGN(Api api, Api::Connect(settings));
   for (const std::string alias : made.value("aliases", nlohmann::json::array())) {

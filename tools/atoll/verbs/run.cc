@@ -36,7 +36,7 @@ Status CheckOptions(const RunOptions& options) {
   const auto wrong = [](const char* text) { return Fail(Code::kInvalidArgument, text); };
   if (options.detach && (options.interactive || options.terminal)) {
     return wrong(
-        "-d with -i or -t: nobody is there to type; start it with -d and a command that goes on "
+        "-d cannot be combined with -i or -t; start it with -d and a command that goes on "
         "(sleep infinity), then look around with: atoll exec -it ID sh");
   }
   if (options.detach && !options.user.empty()) {

@@ -38,7 +38,7 @@ Result<std::function<bool(const SandboxEntry&)>> FilterOf(const std::string& giv
     return [value](const auto& s) { return s.HasLabel(value); };
   }
   return Fail(Code::kInvalidArgument,
-              "--filter " + given + ": name=, id=, image=, status= or label= is expected");
+              "--filter " + given + ": use name=, id=, image=, status= or label=");
 }
 
 Status ListSandboxes(const Settings& settings, const SandboxFilter& options) {

@@ -224,7 +224,8 @@ void PrintTable(const json& answer) {
 Status ShowUsage(const Settings& settings, const UsageWords& words) {
   const auto seconds = ParseDuration(words.since);
   if (!seconds) {
-    return Fail(Code::kInvalidArgument, "--since: '" + words.since + "' is no duration; use 7d");
+    return Fail(Code::kInvalidArgument,
+                "--since: '" + words.since + "' is not a duration; use one such as 7d");
   }
   if (words.csv && words.focus) return Wrong("use --csv or --focus");
   const int64_t now_s = std::chrono::duration_cast<std::chrono::seconds>(

@@ -68,7 +68,7 @@ Result<std::vector<std::string>> Columns::Split(const std::string& format) const
     std::erase(field, ' ');
     if (end == std::string::npos || field.size() < 2 || field.front() != '.') {
       return Fail(Code::kInvalidArgument,
-                  "--format " + format + ": only {{.FIELD}} of docker's templates is understood");
+                  "--format " + format + ": a template may only contain text and {{.FIELD}}");
     }
     parts.push_back(field.substr(1));
     parts.emplace_back();

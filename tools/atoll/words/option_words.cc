@@ -89,7 +89,7 @@ Status TakeOptions(const Verb& verb, Words* words, bool* help) {
     return Fail(Code::kInvalidArgument, wrong.what());
   } catch (const std::logic_error&) {
     // Thrown by std::stoll, to which CLI11 2.1 passes the value of a flag.
-    return Fail(Code::kInvalidArgument, "an option without a value is on or off: write it alone");
+    return Fail(Code::kInvalidArgument, "an option that takes no value was given one");
   }
   *help = *help || reader.help();
   return {};
