@@ -1,8 +1,10 @@
 """The API from outside: shapes of answers and refusals, and the way into sandboxes."""
 import http.client
 import json
+import pathlib
 import socket
 import threading
+import time
 import unittest
 import urllib.parse
 import uuid
@@ -319,6 +321,50 @@ class Api(unittest.TestCase):
         other = self.create()
         self.assertEqual(self.daemon.run(other, 'echo free').stdout, 'free')
         self.assertEqual(self.daemon.run(box, 'echo free').stdout, 'free')
+
+    def test_stalled_bodies_take_little_memory(self):
+        def memory():
+            status = pathlib.Path(f'/proc/{self.daemon.process.pid}/status').read_text(encoding='utf-8')
+            return int(status.partition('VmRSS:')[2].split()[0]) << 10
+        large = 4 << 20
+        address = urllib.parse.urlsplit(self.daemon.url)
+        head = (f'POST /v1/sandboxes HTTP/1.1\r\nHost: h\r\nOPEN-SANDBOX-API-KEY: {self.daemon.key}\r\n'
+                f'Content-Length: {large}\r\n\r\n').encode()
+        before = memory()
+        stalled, answers = [], []
+        for _ in range(60):
+            client = socket.create_connection((address.hostname, address.port))
+            self.addCleanup(client.close)
+            client.sendall(head + bytes(large - 1))
+            stalled.append(client)
+            client.settimeout(0)
+            try:
+                answers.append(client.recv(1000))
+            except BlockingIOError:
+                pass
+        # The last ones to come are refused, and told when to come again.
+        self.assertTrue(answers)
+        for answer in answers:
+            self.assertIn(b' 503 ', answer.partition(b'\r\n')[0])
+            self.assertIn(b'retry-after', answer.lower())
+        burst = memory() - before
+        self.assertLess(burst, 110 << 20)
+        self.create(metadata={'name': 'small'})
+        for client in stalled:
+            client.close()
+        atoll.until(lambda: memory() - before < 24 << 20, 20 * SLOWNESS, 'the memory is given back')
+        print(f'# 60 bodies of 4 MiB: {burst >> 20} MiB, after them {(memory() - before) >> 20} MiB', flush=True)
+
+    def test_a_million_errors_hold_nobody_up(self):
+        body = b'{"image": {"uri": "busybox"}, "entrypoint": [' + b'1,' * 2_000_000 + b'1]}'
+        began = time.monotonic()
+        response = self.daemon.send('POST', '/v1/sandboxes', body, {'Content-Type': 'application/json'})
+        told = json.loads(response.read())
+        took = time.monotonic() - began
+        self.assertEqual(response.status, 422)
+        self.assertEqual(len(told['detail']), 20)
+        print(f'# a body of 4 MB with two million errors: {took * 1000:.0f} ms', flush=True)
+        self.assertLess(took, 1 * SLOWNESS)
 
     def test_create_and_delete_at_the_same_time(self):
         def churn():

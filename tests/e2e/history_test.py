@@ -255,9 +255,11 @@ class Teams(unittest.TestCase):
         self.assertEqual([listed[0], past[0], log[0]], [200, 200, 403])
         for text in (listed[1], past[1]):
             self.assertIn(box, text)
-            for hidden in ('plum', 'COLOUR', 'mauve', 'entrypoint'):
+            for hidden in ('plum', 'COLOUR', 'mauve', 'entrypoint', 'message', 'events'):
                 self.assertNotIn(hidden, text)
         self.assertEqual(json.loads(past[1])['metadata'], {'name': 'web', 'team': '***'})
+        # Whether a guess of a label is right is not told either.
+        self.assertEqual(self.daemon.ask(self.keys['operator'], 'GET', '/v1/history?label=team=plum')[0], 403)
         self.assertEqual([status for status, _ in answers(self.keys['auditor'])], [403, 403, 403])
         # Another team learns nothing, not even that it was there.
         listed, *others = answers(self.blue)

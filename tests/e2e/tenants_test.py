@@ -180,6 +180,26 @@ with socket.socket(socket.AF_UNIX) as s:
             self.assertIn('"web"', text)
             self.assertNotIn('whose-name', text)
             self.assertNotIn('98765', text)
+        # Nor can guesses find the contents.
+        for path in ('/v1/sandboxes?metadata=customer%3Dwhose-name', '/v1/snapshots?label=customer',
+                     '/v1/templates?metadata=customer%3Dx'):
+            status, text = self.daemon.ask(self.keys['auditor'], 'GET', path)
+            self.assertEqual((status, json.loads(text)['code']), (403, 'FORBIDDEN'), path)
+
+    def test_an_auditor_reads_no_messages(self):
+        """They quote what tenants write: the path of a program, what it prints."""
+        box = self.create(self.keys['developer'], entrypoint=['/opt/secret-program'])
+        atoll.until(lambda: 'secret-program' in self.daemon.ask(
+            self.keys['developer'], 'GET', f'/v1/sandboxes/{box}')[1].partition('"status"')[2], 20 * atoll.SLOWNESS,
+            'its owner reads why it failed')
+        for path, status in ((f'/v1/sandboxes/{box}', 200), ('/v1/sandboxes', 200),
+                             (f'/v1/sandboxes/{box}/network', 200), ('/v1/templates', 200),
+                             (f'/v1/sandboxes/{box}/diagnostics/events', 403)):
+            answer, text = self.daemon.ask(self.keys['auditor'], 'GET', path)
+            self.assertEqual(answer, status, text)
+            self.assertNotIn('secret-program', text)
+        self.assertEqual(json.loads(self.daemon.ask(self.keys['auditor'], 'GET', f'/v1/sandboxes/{box}')[1])['status']
+                         ['state'], 'Failed')
 
     def test_upstreams_keys_are_taken(self):
         status, text = self.daemon.ask('blue-key-of-the-file', 'GET', '/v1/whoami')
