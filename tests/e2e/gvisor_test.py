@@ -241,6 +241,7 @@ class Works(GvisorTest):
                                          'pvc': {'claimName': 'gvisor-none'}}])
                 self.assertEqual(refused.exception.status, 400)
                 self.assertIn(path, refused.exception.message)
+        self.assertNotIn('gvisor-none', [item['name'] for item in self.daemon.request('GET', '/v1/volumes')['items']])
 
     def test_a_link_of_the_image_leads_no_volume_there(self):
         with tempfile.TemporaryDirectory(dir=self.daemon.top) as work:
@@ -290,6 +291,26 @@ class Works(GvisorTest):
                 with contextlib.suppress(http.client.HTTPException):
                     box.call('POST', '/command', {'command': command})
                 until(lambda: self.state(box)['state'] == 'Failed', 60 * SLOWNESS, 'its end')
+
+    def test_root_inside_can_stop_it(self):
+        self.other().out('kill -STOP 1; until grep -q "^State:.*T" /proc/1/status; do :; done; kill -CONT 1; echo on')
+        plain = self.other(extensions={'isolation': 'namespace'})
+        self.assertNotIn('T', plain.out("kill -STOP 1; awk '/^State/ {print $2}' /proc/1/status"))
+
+    def test_no_pause_when_it_idles_and_no_template(self):
+        for fields in ({'idle.after': '5'}, {'idle.after': '5', 'idle.action': 'pause'}):
+            with self.assertRaises(atoll.ApiError) as refused:
+                self.other(extensions=fields)
+            self.assertEqual(refused.exception.status, 400)
+            self.assertIn('isolation gvisor', refused.exception.message)
+        with self.assertRaises(atoll.ApiError) as refused:
+            self.daemon.request('POST', '/v1/templates', {'image': self.image})
+        self.assertEqual(refused.exception.status, 501)
+        self.assertIn('isolation gvisor', refused.exception.message)
+
+    def test_it_ends_when_its_time_of_idleness_is_over(self):
+        box = self.daemon.create(self.image, extensions={'idle.after': '1', 'idle.action': 'end'})
+        until(lambda: self.daemon.send('GET', f'/v1/sandboxes/{box}').status == 404, 30 * SLOWNESS, 'its end')
 
     def test_what_it_cannot_do(self):
         answer = self.box.call('POST', '/v1/isolated/session', {'profile': 'strict'})

@@ -10,6 +10,7 @@
 #include "runtime/base/sandbox_id.h"
 #include "runtime/sandbox/create/access_token.h"
 #include "runtime/sandbox/record/environment.h"
+#include "runtime/wire/guard.h"
 
 namespace atl::sandbox {
 namespace {
@@ -179,6 +180,18 @@ Wanted WantedOf(const TemplateRecord& record) {
   return wanted;
 }
 
+// Ahead of the build, which looks at where links of the image lead, too.
+Status CheckTargets(const Spec& spec) {
+  if (TierOf(spec) != wire::kGvisorTier) return {};
+  const std::string own = wire::kGuardedDirectory;
+  for (const wire::Volume& volume : spec.volumes) {
+    if (volume.target != own && !volume.target.starts_with(own + "/")) continue;
+    return Fail(Code::kInvalidArgument,
+                volume.target + ": no volume can be at " + own + " with isolation gvisor");
+  }
+  return {};
+}
+
 }  // namespace
 
 tl::expected<Checked, CreateError> Check::Create(const tenants::Caller& caller,
@@ -211,6 +224,9 @@ tl::expected<Checked, CreateError> Check::Create(const tenants::Caller& caller,
   auto checked = Whole(caller, caller.tenant, wanted, restored);
   if (!checked) return tl::unexpected(CreateError(std::move(checked).error()));
   if (!volumes->empty()) checked->sandbox.spec.volumes = std::move(*volumes);
+  if (Status targets = CheckTargets(checked->sandbox.spec); !targets) {
+    return tl::unexpected(CreateError(std::move(targets).error()));
+  }
   return *std::move(checked);
 }
 
@@ -325,8 +341,7 @@ Status Check::SetTerms(const tenants::Caller& caller, const Wanted& wanted, Sand
     ATOLL_TRY(terms->CheckLifetime(wanted.timeout_seconds));
     ATOLL_TRY(terms->CheckPolicy(s.spec.network.policy));
   }
-  if (!s.spec.idle) s.spec.idle = settings_.idle;
-  if (s.spec.idle->after_seconds == 0) s.spec.idle.reset();
+  ATOLL_TRY(Idle(s.spec));
   ATOLL_TRY(Reclaim(s.spec));
   ATOLL_TRY(CheckRoom(s, terms, 0));
   s.created_at_ms = s.transition_at_ms = parts_.clock.UnixMillis();
@@ -388,6 +403,22 @@ Result<std::string> Check::AwaitedImage(const tenants::Caller& caller, const std
   return own;
 }
 
+Status Check::Idle(Spec& spec) const {
+  // The operator's default applies where it can be kept. A client's explicit request is refused
+  // where it cannot.
+  const bool asked = spec.idle.has_value();
+  if (!asked) spec.idle = settings_.idle;
+  if (spec.idle->after_seconds == 0) spec.idle.reset();
+  if (!spec.idle || spec.idle->ends || CheckStands(spec)) return {};
+  if (!asked) {
+    spec.idle.reset();
+    return {};
+  }
+  return Fail(Code::kInvalidArgument,
+              "extensions idle.after: sandboxes with isolation " + TierOf(spec) +
+                  " cannot be paused; send idle.action 'end', or leave idle.after out");
+}
+
 Status Check::Reclaim(Spec& spec) const {
   // The operator's default applies where swap exists. A client's explicit request is refused where
   // it does not.
@@ -423,6 +454,8 @@ Result<Checked> Check::Member(const TemplateRecord& record) const {
   // claim.
   ATOLL_ASSIGN(Checked checked,
                Whole(tenants::Caller{.tenant = record.tenant}, "", WantedOf(record), nullptr));
+  // A member waits for its claim paused.
+  ATOLL_TRY(CheckStands(checked.sandbox.spec));
   // Whole has checked the terms of the host.
   ATOLL_TRY(CheckImage(parts_.terms.Of(record.tenant), checked.sandbox.spec.image,
                        checked.sandbox.image_digest));

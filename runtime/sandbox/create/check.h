@@ -147,6 +147,8 @@ class Check {
   // policy. Checks whether the host has room for the sandbox, and whether the terms of its tenant
   // and of the caller's key allow it.
   Status SetTerms(const tenants::Caller& caller, const Wanted& wanted, Sandbox& sandbox) const;
+  // Completes the idle policy. kInvalidArgument: the request wants pauses, and its tier has none.
+  Status Idle(Spec& spec) const;
   // kInvalidArgument: the request wants paused memory in swap, and this host has no swap area.
   Status Reclaim(Spec& spec) const;
   Status UseSnapshot(Sandbox& sandbox, const Snapshot& snapshot) const;

@@ -113,7 +113,8 @@ inline Status CheckStands(const Spec& spec) {
   const std::string tier = TierOf(spec);
   if (wire::CanStandStill(tier)) return {};
   return Fail(Code::kUnimplemented, "sandboxes with isolation " + tier +
-                                        " cannot stand still: no pause, no fork, no snapshot");
+                                        " cannot stand still: no pause, no fork, no snapshot, no "
+                                        "template");
 }
 
 // A client's request for a sandbox. runtime/api has checked its form, but not its content.

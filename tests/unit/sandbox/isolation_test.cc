@@ -153,6 +153,28 @@ TEST_F(IsolationTest, WhatCannotStandStillIsNeitherPausedNorCopied) {
   EXPECT_EQ(sandboxes->registry.Look(id)->state, State::kRunning);
 }
 
+TEST_F(IsolationTest, WhatCannotStandStillHasNoIdlePauseAndNoTemplate) {
+  config.check.idle = {.after_seconds = 60};
+  BootWith("gvisor");
+  Wanted wanted = Want();
+  wanted.spec.idle = {.after_seconds = 5};
+  const auto refused = Create(wanted);
+  EXPECT_EQ(refused->result.error().code(), Code::kInvalidArgument);
+  EXPECT_NE(refused->result.error().message().find("isolation gvisor"), std::string::npos);
+  EXPECT_EQ(sandboxes->registry.size(), 0U);
+  // An end stops no program for later.
+  wanted.spec.idle = {.after_seconds = 5, .ends = true};
+  const std::string ends = CreateRunning(wanted);
+  EXPECT_TRUE(sandboxes->registry.Look(ends)->spec.idle);
+  // The operator's default is for those that can be paused.
+  EXPECT_FALSE(sandboxes->registry.Look(CreateIn(""))->spec.idle);
+  EXPECT_TRUE(sandboxes->registry.Look(CreateIn("namespace"))->spec.idle);
+  const auto kept = sandboxes->templates.Create(kCaller, {.image = "busybox", .stock = 1});
+  ASSERT_FALSE(kept);
+  EXPECT_EQ(kept.error().code(), Code::kUnimplemented);
+  EXPECT_TRUE(sandboxes->templates.Records(kCaller).empty());
+}
+
 TEST_F(IsolationTest, AForkOrRollbackOfWhatIsNoLongerAllowedIsRefused) {
   BootWith("namespace");
   const std::string id = CreateIn("");
