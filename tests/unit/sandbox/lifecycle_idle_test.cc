@@ -203,7 +203,8 @@ TEST_F(IdleTest, TheOperatorsIsForWhoSaysNothing) {
   EXPECT_EQ(spawner.AnswerFreeze(), "freeze " + id);
   EXPECT_EQ(sandboxes->pauses.Use(*sandboxes->registry.Find(kCaller, awake)), nullptr);
   MetricSet metrics;
-  AddMetrics(*sandboxes, *snapshots, *admission, *pool, network, images, health, nullptr, &metrics);
+  AddMetrics(*sandboxes, *snapshots, *admission, *pool, network, images, health, nullptr, nullptr,
+             &metrics);
   const std::string text = PrometheusText(metrics);
   for (const char* line :
        {"atoll_pauses_total{by=\"idle\"} 1\n", "atoll_paused{by=\"idle\"} 1\n",
