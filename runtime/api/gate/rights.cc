@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/api/gate/json.h"
+#include "runtime/api/gate/path_pattern.h"
 #include "runtime/http/query.h"
 
 namespace atl::api {
@@ -214,21 +215,6 @@ constexpr Rights kRights[] = {
 };
 // clang-format on
 
-bool Fits(std::string_view pattern, std::string_view path) {
-  while (pattern.starts_with('/') && path.starts_with('/')) {
-    pattern.remove_prefix(1);
-    path.remove_prefix(1);
-    const std::string_view wanted = pattern.substr(0, pattern.find('/'));
-    if (wanted.ends_with(":path}")) return true;
-    const std::string_view segment = path.substr(0, path.find('/'));
-    const bool any = wanted.starts_with('{');
-    if (any ? segment.empty() : segment != wanted) return false;
-    pattern.remove_prefix(wanted.size());
-    path.remove_prefix(segment.size());
-  }
-  return pattern.empty() && path.empty();
-}
-
 // Returns the first role that may use the route.
 const char* NeededRole(const Rights& rights) {
   for (const tenants::Role role : tenants::kRoles) {
@@ -277,7 +263,7 @@ const Rights& RightsAtPort(int port, std::string_view method, std::string_view r
   for (const Rights& row : kRights) {
     if (row.service != service) continue;
     last = &row;
-    if ((row.method == "*" || row.method == method) && Fits(row.pattern, path)) return row;
+    if ((row.method == "*" || row.method == method) && FitsPattern(row.pattern, path)) return row;
   }
   return *last;
 }
@@ -286,7 +272,7 @@ std::string_view ExecdRouteOf(std::string_view target) {
   const std::string_view path = target.substr(0, target.find('?'));
   for (const Rights& row : kRights) {
     if (row.service == Service::kExecd && !row.pattern.ends_with(":path}") &&
-        Fits(row.pattern, path)) {
+        FitsPattern(row.pattern, path)) {
       return row.pattern;
     }
   }

@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "runtime/api/gate/path_pattern.h"
 #include "runtime/base/log.h"
 #include "runtime/http/query.h"
 
@@ -11,41 +12,13 @@ namespace {
 
 constexpr std::string_view kVersionPrefix = "/v1";
 
-std::vector<std::string> SplitPattern(std::string_view pattern) {
-  std::vector<std::string> segments;
-  while (!pattern.empty()) {
-    pattern.remove_prefix(1);  // '/'
-    const size_t end = std::min(pattern.find('/'), pattern.size());
-    segments.emplace_back(pattern.substr(0, end));
-    pattern.remove_prefix(end);
+// Decodes what stands for the placeholders of a pattern. Returns nothing if a place is empty or
+// cannot be decoded.
+std::optional<std::vector<std::string>> Decoded(const std::vector<std::string_view>& places) {
+  std::vector<std::string> args(places.size());
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (places[i].empty() || !http::PercentDecode(places[i], &args[i])) return std::nullopt;
   }
-  return segments;
-}
-
-bool IsPlaceholder(std::string_view segment) {
-  return segment.starts_with('{');
-}
-
-// Returns the decoded placeholders if `path` matches.
-std::optional<std::vector<std::string>> MatchPath(const std::vector<std::string>& pattern,
-                                                  std::string_view path) {
-  std::vector<std::string> args;
-  for (const std::string& segment : pattern) {
-    if (path.empty() || path.front() != '/') return std::nullopt;
-    path.remove_prefix(1);
-    const bool takes_rest = segment.ends_with(":path}");
-    const size_t end = takes_rest ? path.size() : std::min(path.find('/'), path.size());
-    const std::string_view here = path.substr(0, end);
-    path.remove_prefix(end);
-    if (!IsPlaceholder(segment)) {
-      if (here != segment) return std::nullopt;
-      continue;
-    }
-    std::string decoded;
-    if (here.empty() || !http::PercentDecode(here, &decoded)) return std::nullopt;
-    args.push_back(std::move(decoded));
-  }
-  if (!path.empty()) return std::nullopt;
   return args;
 }
 
@@ -58,7 +31,7 @@ void Router::Add(std::string method, const std::string& pattern, Handle handle) 
         .Add("route", method + " " + pattern);
   }
   ATOLL_CHECK(rights != nullptr);
-  routes_.push_back({std::move(method), pattern, SplitPattern(pattern), std::move(handle), rights});
+  routes_.push_back({std::move(method), pattern, std::move(handle), rights});
 }
 
 std::vector<std::pair<std::string, std::string>> Router::All() const {
@@ -73,8 +46,10 @@ Router::Match Router::Find(std::string_view method, std::string_view path) const
     path.remove_prefix(kVersionPrefix.size());
   }
   Match match;
+  std::vector<std::string_view> places;
   for (const Route& route : routes_) {
-    auto args = MatchPath(route.segments, path);
+    if (!FitsPattern(route.pattern, path, &places)) continue;
+    auto args = Decoded(places);
     if (!args) continue;
     if (match.pattern.empty()) match.pattern = route.pattern;
     if (route.method != method) {

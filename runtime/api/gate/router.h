@@ -1,8 +1,6 @@
-// Finds the handler of a request. A pattern is a path of words, "{name}" for one segment, and at
-// the end "{name:path}" for the rest (at least one character). The names are those of upstream's
-// routes, because metrics show them.
-//
-// Every pattern also matches below /v1. Every route has a row in the table of rights (rights.h).
+// Finds the handler of a request. Patterns are those of path_pattern.h, but the rest for
+// "{name:path}" has at least one character. Every pattern also matches below /v1. Every route has a
+// row in the table of rights (rights.h).
 #pragma once
 
 #include <functional>
@@ -39,7 +37,6 @@ class Router {
   struct Route {
     std::string method;
     std::string pattern;
-    std::vector<std::string> segments;
     Handle handle;
     const Rights* rights;
   };

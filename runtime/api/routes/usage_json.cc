@@ -11,9 +11,6 @@ constexpr double kMicros = 1e6;
 constexpr double kKibMsOfGibSecond = 1024.0 * 1024.0 * 1000.0;
 constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
 
-double Seconds(int64_t micros) {
-  return static_cast<double>(micros) / kMicros;
-}
 double GibSeconds(int64_t kib_ms) {
   return static_cast<double>(kib_ms) / kKibMsOfGibSecond;
 }
@@ -32,6 +29,10 @@ double CostOf(const Amounts& used, const Prices& prices) {
 }
 
 }  // namespace
+
+double Seconds(int64_t micros) {
+  return static_cast<double>(micros) / kMicros;
+}
 
 nlohmann::json UsageJson(const Amounts& used, const Prices& prices) {
   nlohmann::json told = {{"cpu_seconds", Seconds(used.cpu_us)},

@@ -19,10 +19,6 @@ namespace {
 
 using tenants::kHourMs;
 
-double Seconds(int64_t micros) {
-  return static_cast<double>(micros) / 1e6;
-}
-
 nlohmann::json PricesJson(const Prices& prices) {
   return {{"cpu_hour", prices.cpu_hour},
           {"cpu_reserved_hour", prices.cpu_reserved_hour},
