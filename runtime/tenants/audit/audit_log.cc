@@ -174,6 +174,7 @@ Status AuditLog::OpenFile(uint64_t index) {
     file_.reset();
     return Fail(Code::kFailedPrecondition, name + " is not a regular file: remove it");
   }
+  ATOLL_TRY(ShowToGroup(file_.get()));
   index_ = index;
   size_ = static_cast<uint64_t>(info.st_size);
   return {};

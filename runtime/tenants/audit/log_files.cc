@@ -92,6 +92,11 @@ Result<std::vector<LogFile>> ListLogFiles(int directory) {
   return files;
 }
 
+Status ShowToGroup(int file) {
+  if (::fchmod(file, kFileMode) != 0) return FailSys("fchmod a file of the audit log");
+  return {};
+}
+
 Status Compress(int directory, uint64_t index) {
   const std::string plain = LogFile{.index = index}.Name();
   const std::string packed = LogFile{.index = index, .compressed = true}.Name();
@@ -101,6 +106,7 @@ Status Compress(int directory, uint64_t index) {
     ATOLL_ASSIGN(
         const UniqueFd to,
         sys::OpenAt(directory, made, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, kFileMode));
+    ATOLL_TRY(ShowToGroup(to.get()));
     ATOLL_TRY(CompressInto(from.get(), to.get()));
     // Retention counts the age of the lines, so the file keeps its time.
     struct stat info {};

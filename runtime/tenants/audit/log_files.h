@@ -20,6 +20,8 @@ namespace atl::audit {
 
 // The group of the directory (adm) may read.
 inline constexpr mode_t kFileMode = 0640;
+// Gives a file that mode, of which the daemon's umask has taken the group's part.
+Status ShowToGroup(int file);
 
 struct LogFile {
   uint64_t index = 0;

@@ -170,6 +170,23 @@ TEST_F(AuditLogTest, ASecondDaemonIsRefused) {
   EXPECT_EQ(second.error().code(), Code::kFailedPrecondition);
 }
 
+TEST_F(AuditLogTest, ItsGroupMayReadItWhateverTheUmask) {
+  const mode_t before = ::umask(0077);
+  Open();
+  WriteLines(1);
+  const auto directory = sys::Open(settings_.directory, O_RDONLY | O_DIRECTORY);
+  ASSERT_TRUE(directory);
+  struct stat plain {
+  }, packed{};
+  EXPECT_EQ(::stat(PathOf(1).c_str(), &plain), 0);
+  EXPECT_TRUE(Compress(directory->get(), 1));
+  ::umask(before);
+  const std::string name = LogFile{.index = 1, .compressed = true}.Name();
+  EXPECT_EQ(::stat((settings_.directory + "/" + name).c_str(), &packed), 0);
+  EXPECT_EQ(plain.st_mode & 07777, kFileMode);
+  EXPECT_EQ(packed.st_mode & 07777, kFileMode);
+}
+
 TEST_F(AuditLogTest, FilesEndAreCompressedAndVerifyAsOneChain) {
   Open();
   WriteLines(200);
