@@ -127,7 +127,17 @@ Result<bool> Shipper::SendSome() {
   ATOLL_TRY(sink_->Send(batch));
   offset_ = reader.offset();
   seq_ = last;
-  ATOLL_TRY(SaveCursor());
+  // A full disk must not hold up the copy that leaves the host. The sink gets these lines again
+  // after a restart.
+  const Status saved = SaveCursor();
+  if (!saved && cursor_kept_) {
+    LogLine(LogLevel::kWarning,
+            "the place of a sink in the audit log cannot be written: after a restart it gets lines "
+            "again")
+        .Add("sink", name_)
+        .Add(saved.error());
+  }
+  cursor_kept_ = static_cast<bool>(saved);
   return true;
 }
 

@@ -60,6 +60,7 @@ class Shipper {
   const std::function<void(uint64_t)> report_lost_;
   std::atomic<uint64_t> file_ = 1;
   uint64_t offset_ = 0;
+  bool cursor_kept_ = true;  // false: its last write failed
   std::atomic<uint64_t> seq_ = 0;
   std::atomic<uint64_t> lost_ = 0;
   std::atomic<int64_t> failing_since_ms_ = 0;
