@@ -64,7 +64,7 @@ class IsolationTest(unittest.TestCase):
             said = refused(self.daemon, self.image, word)
             # The API names no 501 for a create.
             self.assertEqual((said.status, said.code), (400, 'SANDBOX::API_NOT_SUPPORTED'))
-            self.assertIn(f'isolation {tier} is not available on this host: namespace', said.message)
+            self.assertIn(f'isolation {tier} is not available on this host, only: namespace', said.message)
         said = refused(self.daemon, self.image, 'runc')
         self.assertEqual((said.status, said.code), (400, 'SANDBOX::INVALID_PARAMETER'))
         self.assertEqual(self.daemon.request('GET', '/v1/sandboxes')['items'], [])

@@ -265,7 +265,7 @@ Status Check::CheckMemberQuota(const std::string& tenant, const Sandbox& member)
   if (terms == nullptr) return {};
   Sandbox owned = member;
   owned.tenant = tenant;
-  return CheckRoom(owned, terms, 0);
+  return CheckRoom(owned, terms, 1);
 }
 
 Status Check::CheckImage(const SharedTerms& terms, const std::string& name,
@@ -343,7 +343,7 @@ Status Check::SetTerms(const tenants::Caller& caller, const Wanted& wanted, Sand
   }
   ATOLL_TRY(Idle(s.spec));
   ATOLL_TRY(Reclaim(s.spec));
-  ATOLL_TRY(CheckRoom(s, terms, 0));
+  ATOLL_TRY(CheckRoom(s, terms, 1));
   s.created_at_ms = s.transition_at_ms = parts_.clock.UnixMillis();
   if (wanted.timeout_seconds) {
     ATOLL_ASSIGN(s.expires_at_ms, DeadlineOf(*wanted.timeout_seconds, s.created_at_ms,
@@ -353,8 +353,8 @@ Status Check::SetTerms(const tenants::Caller& caller, const Wanted& wanted, Sand
   return parts_.registry.CheckName(s);
 }
 
-Status Check::CheckRoom(const Sandbox& asked, const SharedTerms& terms, size_t before) const {
-  return ForTenant(asked.tenant, parts_.room.Check(asked, terms, before));
+Status Check::CheckRoom(const Sandbox& asked, const SharedTerms& terms, size_t count) const {
+  return ForTenant(asked.tenant, parts_.room.Check(asked, terms, count));
 }
 
 Status Check::Image(Sandbox& s, images::Image image) const {
@@ -516,10 +516,8 @@ Result<std::vector<Sandbox>> Check::ChildrenOf(const tenants::Caller& caller, co
     ATOLL_TRY(terms->CheckImage(parent.spec.image, parent.image_digest));
     ATOLL_TRY(terms->CheckLifetime(SecondsUntil(parent.expires_at_ms, now_ms)));
   }
+  ATOLL_TRY(CheckRoom(parent, terms, count));
   std::vector<Sandbox> children(count, parent);
-  for (size_t made = 0; made < count; ++made) {
-    ATOLL_TRY(CheckRoom(children[made], terms, made));
-  }
   for (Sandbox& child : children) child.devices.clear();
   for (Sandbox& child : children) {
     // A device has one owner: each child gets others.

@@ -142,7 +142,7 @@ class Check {
   // `asked`: see Isolation::Choose.
   Status SetTier(const std::string& asked, Spec& spec) const;
   // See Room::Check. A tenant is not told what the sandboxes of others add up to.
-  Status CheckRoom(const Sandbox& asked, const SharedTerms& terms, size_t before) const;
+  Status CheckRoom(const Sandbox& asked, const SharedTerms& terms, size_t count) const;
   // Sets and checks what differs between sandboxes of one kind: deadline, name, policy and idle
   // policy. Checks whether the host has room for the sandbox, and whether the terms of its tenant
   // and of the caller's key allow it.

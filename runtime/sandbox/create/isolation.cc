@@ -72,7 +72,8 @@ Status Isolation::CheckType() const {
   return Fail(Code::kFailedPrecondition,
               "secure_runtime.type: this host cannot build sandboxes with isolation " +
                   policy_.type + ", only with: " + Listed(available_) +
-                  "; set secure_runtime.type to one of these, or remove it");
+                  "; set secure_runtime.type to one of these. If the configuration names what it "
+                  "needs, restart the spawner, which reads secure_runtime when it starts");
 }
 
 Result<std::string> Isolation::Choose(const std::string& asked) const {
@@ -87,8 +88,9 @@ Result<std::string> Isolation::Choose(const std::string& asked) const {
                 "isolation " + tier + " is not allowed by this server: " + Listed(policy_.allowed));
   }
   if (!Has(available_, tier)) {
-    return Fail(Code::kUnimplemented,
-                "isolation " + tier + " is not available on this host: " + Listed(available_));
+    return Fail(
+        Code::kUnimplemented,
+        "isolation " + tier + " is not available on this host, only: " + Listed(available_));
   }
   return tier;
 }

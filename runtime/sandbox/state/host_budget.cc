@@ -251,16 +251,13 @@ void Room::Clear() {
   tenants_.clear();
 }
 
-Status Room::Check(const Sandbox& asked, const SharedTerms& terms, size_t before) const {
-  const Owned one = OwnedFor(asked);
+Status Room::Check(const Sandbox& asked, const SharedTerms& terms, size_t count) const {
   if (terms != nullptr) {
-    Owned owned = OwnedBy(asked.tenant);
-    for (size_t i = 0; i < before; ++i) owned += one;
-    ATOLL_TRY(CheckSandboxQuota(terms, owned, one));
+    ATOLL_TRY(CheckSandboxQuota(terms, OwnedBy(asked.tenant), Times(OwnedFor(asked), count)));
   }
-  if (before == 0) return CheckHost(asked.spec);
+  if (count <= 1) return CheckHost(asked.spec);
   Held held = held_;
-  for (size_t i = 0; i < before; ++i) held.Add(asked.spec);
+  for (size_t i = 1; i < count; ++i) held.Add(asked.spec);
   return CheckBudget(budget_, held, asked.spec);
 }
 

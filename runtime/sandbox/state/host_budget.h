@@ -107,10 +107,10 @@ class Room {
   void OnTransition(const Sandbox& sandbox, State before);
   void Clear();
 
-  // Checks whether a client may have another such sandbox after `before` equal ones. Of its devices
-  // only the number matters. Ignores stocks, because they give way. QuotaError: its tenant may not.
-  // Other errors: see CheckBudget.
-  Status Check(const Sandbox& asked, const SharedTerms& terms, size_t before = 0) const;
+  // Checks whether a client may have `count` more such sandboxes. Of their devices only the number
+  // matters. Ignores stocks, because they give way. QuotaError: their tenant may not. Other errors:
+  // see CheckBudget.
+  Status Check(const Sandbox& asked, const SharedTerms& terms, size_t count = 1) const;
   // Like Check, for a sandbox that its tenant has already.
   Status CheckHost(const Spec& asked) const { return CheckBudget(budget_, held_, asked); }
   // Returns what the tenant has.

@@ -16,7 +16,10 @@ constexpr std::string_view kQuotaOf = " quota of tenant ";
 constexpr std::string_view kIs = " is ";
 constexpr std::string_view kUsed = "; used are ";
 constexpr std::string_view kAsked = ", asked for were ";
-constexpr std::string_view kAdvice = ". Delete some, or have the quota raised";
+constexpr std::string_view kAdvice = ". ";
+constexpr std::string_view kDelete = "Delete some, or have the quota raised";
+constexpr std::string_view kLimit =
+    "With this quota every sandbox and volume needs a limit of its own: send one in the request";
 
 using TextOf = std::string (*)(uint64_t);
 
@@ -79,6 +82,7 @@ Error QuotaError(const std::string& tenant, const QuotaRefusal& refusal) {
   std::string text = refusal.quota;
   text.append(kQuotaOf).append(tenant).append(kIs).append(refusal.limit);
   text.append(kUsed).append(refusal.used).append(kAsked).append(refusal.asked).append(kAdvice);
+  text.append(refusal.asked == kUnlimited ? kLimit : kDelete);
   return Error(Code::kResourceExhausted, std::move(text), kByTerms);
 }
 
@@ -110,6 +114,16 @@ Owned& Owned::operator-=(const Owned& other) {
   return *this;
 }
 
+Owned Times(const Owned& each, uint64_t count) {
+  Owned all;
+  for (const Row& row : kRows) {
+    if (__builtin_mul_overflow(each.*row.amount, count, &(all.*row.amount))) {
+      all.*row.amount = UINT64_MAX;
+    }
+  }
+  return all;
+}
+
 Status CheckSandboxQuota(const SharedTerms& terms, const Owned& owned, const Owned& asked) {
   return CheckRows(terms, owned, asked);
 }
@@ -133,13 +147,7 @@ Status CheckPoolQuota(const SharedTerms& terms, const Owned& owned) {
 }
 
 Status CheckPoolSize(const SharedTerms& terms, uint64_t members, const Owned& each) {
-  Owned all;
-  for (const Row& row : kRows) {
-    if (__builtin_mul_overflow(each.*row.amount, members, &(all.*row.amount))) {
-      all.*row.amount = UINT64_MAX;
-    }
-  }
-  return CheckRows(terms, {}, all);
+  return CheckRows(terms, {}, Times(each, members));
 }
 
 }  // namespace atl::sandbox

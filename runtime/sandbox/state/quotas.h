@@ -44,6 +44,9 @@ struct Owned {
   Owned& operator-=(const Owned& other);
 };
 
+// Returns `count` times that; UINT64_MAX where the product overflows.
+Owned Times(const Owned& each, uint64_t count);
+
 // Each checks whether the tenant may have one more of something beside what it has. A null `terms`
 // allows everything.
 Status CheckSandboxQuota(const SharedTerms& terms, const Owned& owned, const Owned& asked);

@@ -277,7 +277,9 @@ TEST_F(QuotaTest, AForkCountsAllItsChildren) {
   };
   const Status refused = fork(3);
   ASSERT_FALSE(refused);
-  ASSERT_TRUE(QuotaRefusalOf(refused.error()));
+  const auto told = QuotaRefusalOf(refused.error());
+  ASSERT_TRUE(told);
+  EXPECT_EQ(told->used + " and " + told->asked, "1 and 3");
   EXPECT_TRUE(spawner.copies.empty());
   EXPECT_EQ(sandboxes->room.OwnedBy("red").sandboxes, 1U);
   fork(2);
