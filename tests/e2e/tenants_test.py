@@ -245,6 +245,19 @@ with socket.socket(socket.AF_UNIX) as s:
         self.assertIn("there is no route 'GET /nope'", self.daemon.cli('tenant', 'check', str(bad), code=2))
         self.assertEqual(self.daemon.cli('complete', '--', 'tenant', 'show', ''), 'blue\nred\n')
 
+    def test_sandboxes_of_all_by_the_command_line(self):
+        red, blue = self.create(self.keys['developer']), self.create(self.blue)
+        owners = dict(line.split() for line in self.daemon.cli('ps', '--format', '{{.ID}} {{.Tenant}}').splitlines())
+        self.assertEqual((owners[red], owners[blue]), ('red', 'blue'))
+        of_blue = self.daemon.cli('--tenant', 'blue', 'ps', '-q').split()
+        self.assertIn(blue, of_blue)
+        self.assertNotIn(red, of_blue)
+        # A role that may not look inside is told so, instead of an empty table.
+        self.assertIn('reason', self.daemon.cli('stats', '--no-stream', red, key=self.admin, code=1))
+        # A name goes before the start of another's id.
+        named = self.create(self.keys['developer'], metadata={'name': red[:4]})
+        self.assertEqual(json.loads(self.daemon.cli('--json', 'inspect', red[:4]))[0]['id'], named)
+
     def test_an_admin_by_the_command_line(self):
         box = self.create(self.keys['developer'])
         told = self.daemon.cli('exec', box, 'echo', 'inside', key=self.admin, code=125)

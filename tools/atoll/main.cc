@@ -43,10 +43,11 @@ void AddGlobalOptions(Verb& root, Settings* settings, bool* version) {
                     .what = "Where the local daemon leaves its address; else /run/atoll",
                     .target = &settings->run_dir,
                     .variable = "ATOLL_RUN_DIR"});
-  root.Takes(Option{.names = "--tenant",
-                    .value = "NAME",
-                    .what = "For admins: the tenant that has named the image, pool or volume",
-                    .target = &settings->tenant});
+  root.Takes(
+      Option{.names = "--tenant",
+             .value = "NAME",
+             .what = "For roles of the host: only objects of this tenant, and the names it gave",
+             .target = &settings->tenant});
   root.Takes(Option{.names = "--reason",
                     .value = "TEXT",
                     .what = "For admins who enter a sandbox of another tenant: why, which the "

@@ -1,5 +1,9 @@
 #include "tools/atoll/client/api.h"
 
+#include <poll.h>
+
+#include <algorithm>
+#include <charconv>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -20,6 +24,16 @@ Code CodeOf(int status, const std::string& text) {
   if (status == 409) return Code::kFailedPrecondition;
   if (status == 429) return Code::kResourceExhausted;
   return status < 500 ? Code::kInvalidArgument : Code::kInternal;
+}
+
+// Returns the seconds after which a request that came too fast may come again; 0: it did not, or
+// the server does not say.
+int RestBefore(const http::Response& response) {
+  if (response.status != 429) return 0;
+  const std::string_view text = response.headers.Get("retry-after");
+  int seconds = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  return error == std::errc() && end == text.data() + text.size() ? std::max(seconds, 0) : 0;
 }
 
 }  // namespace
@@ -96,7 +110,15 @@ Result<http::Response> Api::CheckStatus(Result<http::Response> response) const {
 Result<http::Response> Api::Send(http::Client::Call call) {
   call.target = TargetOf(call.target);
   AddKey(&call);
-  return CheckStatus(client_->Send(call));
+  for (int patience = kPatience;;) {
+    auto response = client_->Send(call);
+    const int rest = response ? RestBefore(*response) : 0;
+    if (call.method != "GET" || rest == 0 || rest > patience) {
+      return CheckStatus(std::move(response));
+    }
+    patience -= rest;
+    ::poll(nullptr, 0, rest * 1000);
+  }
 }
 
 Result<http::Response> Api::Send(const std::string& method, const std::string& target,

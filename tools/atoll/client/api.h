@@ -14,16 +14,21 @@ namespace atl::cli {
 
 class Api {
  public:
+  static constexpr int kPatience = 30;
+
   static Result<Api> Connect(const Settings& settings);
 
   // Sends a call; its target is below /v1, such as "/sandboxes". Returns a 2xx answer. Any other
-  // answer is an error with the text "message (CODE)".
+  // answer is an error with the text "message (CODE)". A GET that comes too fast for the tenant's
+  // rate is sent again when the server says so, for up to kPatience seconds.
   Result<http::Response> Send(http::Client::Call call);
   Result<http::Response> Send(const std::string& method, const std::string& target,
                               const std::string& json_body = {});
   const std::string& server_url() const { return server_.url; }
   // The key that is sent; empty: none.
   const std::string& key() const { return server_.api_key; }
+  // The tenant whose objects the user means; empty: no one tenant's.
+  const std::string& tenant() const { return tenant_; }
   // Null if the server has no TLS.
   const http::TlsContext* trust() const { return trust_.get(); }
   // Returns the target of a request from one below /v1, with what the settings add: the reason of

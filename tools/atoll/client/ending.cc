@@ -22,19 +22,26 @@ Status RemoveIfAsked(Api& api, const std::string& sandbox_id) {
   return Fail(deleted.error());
 }
 
+std::optional<int> ExitCodeIn(const nlohmann::json& sandbox) {
+  const std::string message = TextOf(sandbox.value("status", nlohmann::json::object()), "message");
+  constexpr std::string_view kCode = "exit code ";
+  if (!message.starts_with(kCode)) return std::nullopt;
+  int code = 0;
+  const auto [end, error] =
+      std::from_chars(message.data() + kCode.size(), message.data() + message.size(), code);
+  return error == std::errc() ? std::optional(code) : std::nullopt;
+}
+
 std::optional<Exit> EndIn(const nlohmann::json& sandbox) {
   const auto status = sandbox.value("status", nlohmann::json::object());
   const std::string state = TextOf(status, "state");
   if (state != "Terminated" && state != "Failed") return std::nullopt;
-  const std::string message = TextOf(status, "message");
-  constexpr std::string_view kCode = "exit code ";
-  Exit exit{state == "Failed" ? kRunFailed : 0, message};
-  if (message.starts_with(kCode)) {
-    const char* const begin = message.data() + kCode.size();
-    const auto [end, error] = std::from_chars(begin, message.data() + message.size(), exit.code);
+  Exit exit{state == "Failed" ? kRunFailed : 0, TextOf(status, "message")};
+  if (const auto code = ExitCodeIn(sandbox)) {
+    exit.code = *code;
     // The message may continue, for example "; the sandbox was out of memory". Then it is the
     // reason.
-    exit.reason = error == std::errc() && *end == '\0' ? "" : message;
+    if (exit.reason == "exit code " + std::to_string(*code)) exit.reason.clear();
   }
   if (exit.reason.empty() && exit.code > 128 && exit.code <= 128 + SIGSYS) {
     exit.reason = "ended by " + SignalName(exit.code - 128) + ", as its exit code tells";

@@ -18,6 +18,9 @@ inline constexpr char kRemoveAtEnd[] = "atoll.rm";
 // Deletes the sandbox if it has ended and has kRemoveAtEnd. A missing sandbox is no error.
 Status RemoveIfAsked(Api& api, const std::string& sandbox_id);
 
+// Returns the exit code of the entrypoint, from the server's JSON; nothing if it did not exit: the
+// sandbox runs, was deleted or has expired.
+std::optional<int> ExitCodeIn(const nlohmann::json& sandbox);
 // Returns how a sandbox ended, from the server's JSON; nothing while it runs.
 std::optional<Exit> EndIn(const nlohmann::json& sandbox);
 // Fetches the sandbox, then the same. kNotFound: it is gone.

@@ -93,8 +93,14 @@ Error WhyGone(Api& api, const std::string& sandbox_id) {
     return Error(Code::kNotFound,
                  "sandbox " + sandbox_id + " has expired or was deleted before the command ended");
   }
+  if (!sandbox) {
+    return std::move(sandbox).error().Wrap("the connection broke before the command ended");
+  }
+  if (IsRunning(*sandbox)) {
+    return Error(Code::kUnavailable, "the connection broke before the command ended; sandbox " +
+                                         sandbox_id + " runs on");
+  }
   const std::string text = "the sandbox ended before the command did";
-  if (!sandbox || IsRunning(*sandbox)) return Error(Code::kUnavailable, text);
   const std::string message = TextOf(sandbox->value("status", nlohmann::json::object()), "message");
   return Error(Code::kUnavailable, message.empty() ? text : text + ": " + message);
 }

@@ -33,8 +33,14 @@ SandboxEntry EntryOf(const json& item) {
   entry.id = Printable(TextOf(item, "id"));
   entry.image = item.contains("snapshotId") ? TextOf(item, "snapshotId")
                                             : TextOf(item.value("image", json::object()), "uri");
-  entry.state = TextOf(item.value("status", json::object()), "state");
-  if (const auto end = EndIn(item)) entry.exit = std::to_string(end->code);
+  const json status = item.value("status", json::object());
+  entry.state = TextOf(status, "state");
+  entry.reason = TextOf(status, "reason");
+  entry.tenant = TextOf(item, "tenant");
+  if (entry.HasEnded()) {
+    const auto code = ExitCodeIn(item);
+    entry.exit = code ? std::to_string(*code) : "-";
+  }
   // The server names the tier unless it is the usual one.
   entry.isolation = TextOf(item.value("extensions", json::object()), "isolation");
   if (entry.isolation.empty()) entry.isolation = "namespace";
@@ -81,7 +87,10 @@ bool StatusMatches(const std::string& state, const std::string& asked) {
 Result<std::vector<SandboxEntry>> FetchSandboxes(Api& api, const std::string& query) {
   std::vector<SandboxEntry> all;
   ATOLL_ASSIGN(const json items, FetchPages(api, "/sandboxes", query));
-  for (const json& item : items) all.push_back(EntryOf(item));
+  for (const json& item : items) {
+    SandboxEntry entry = EntryOf(item);
+    if (api.tenant().empty() || entry.tenant == api.tenant()) all.push_back(std::move(entry));
+  }
   return all;
 }
 
@@ -91,7 +100,10 @@ Result<std::vector<SandboxEntry>> FetchGone(Api& api) {
   do {
     ATOLL_ASSIGN(const json page,
                  Fetch(api, "/history?limit=200" + (cursor.empty() ? "" : "&cursor=" + cursor)));
-    for (const json& item : page.value("items", json::array())) all.push_back(EntryOf(item));
+    for (const json& item : page.value("items", json::array())) {
+      SandboxEntry entry = EntryOf(item);
+      if (api.tenant().empty() || entry.tenant == api.tenant()) all.push_back(std::move(entry));
+    }
     cursor = PercentEncode(TextOf(page, "next"));
   } while (!cursor.empty());
   return all;
@@ -101,15 +113,21 @@ Result<std::string> ResolveId(Api& api, const std::string& given) {
   if (ValidSandboxId(given)) return given;
   ATOLL_ASSIGN(const auto all, FetchSandboxes(api, ""));
   const SandboxEntry* found = nullptr;
+  const auto ambiguous = [&](const SandboxEntry& other) {
+    return Fail(Code::kInvalidArgument, "'" + given + "' could be " + found->id + " or " +
+                                            other.id + "; give more of the id");
+  };
   for (const SandboxEntry& sandbox : all) {
-    const bool named = sandbox.name == given;
-    if (given.empty() || (!named && !sandbox.id.starts_with(given))) continue;
+    if (given.empty() || sandbox.name != given) continue;
     // An ended sandbox no longer owns its name. The list is newest first.
-    if (found != nullptr && named && sandbox.HasEnded()) continue;
-    if (found != nullptr && !(found->name == given && found->HasEnded())) {
-      return Fail(Code::kInvalidArgument, "'" + given + "' could be " + found->id + " or " +
-                                              sandbox.id + "; give more of the id");
-    }
+    if (found != nullptr && sandbox.HasEnded()) continue;
+    if (found != nullptr && !found->HasEnded()) return ambiguous(sandbox);
+    found = &sandbox;
+  }
+  if (found != nullptr) return found->id;
+  for (const SandboxEntry& sandbox : all) {
+    if (given.empty() || !sandbox.id.starts_with(given)) continue;
+    if (found != nullptr) return ambiguous(sandbox);
     found = &sandbox;
   }
   if (found != nullptr) return found->id;

@@ -20,9 +20,11 @@ inline constexpr char kOnlySandboxes[] = "Only these: ids, starts of ids, or nam
 struct SandboxEntry {
   std::string id, name, image, state, created, expires, command;
   std::string isolation;
-  std::string exit;  // exit code; empty: not ended
-  std::string gone;  // when it went; empty: it is there
-  std::string cost;  // amount and currency; empty: the server has no prices, or it is there
+  std::string tenant;  // its owner; empty: the host
+  std::string exit;    // exit code; empty: not ended; "-": ended without one
+  std::string reason;  // the server's word for why it is in its state
+  std::string gone;    // when it went; empty: it is there
+  std::string cost;    // amount and currency; empty: the server has no prices, or it is there
   std::map<std::string, std::string> labels;
   std::string json;  // the server's JSON, unchanged
 
@@ -35,14 +37,15 @@ struct SandboxEntry {
 // Returns true if `asked` means `state`, in Atoll's word or docker's ("running", "exited", …).
 bool StatusMatches(const std::string& state, const std::string& asked);
 
-// Fetches all pages. `query` is "" or begins with "&".
+// Fetches all pages; of one tenant's sandboxes if the settings name a tenant. `query` is "" or
+// begins with "&".
 Result<std::vector<SandboxEntry>> FetchSandboxes(Api& api, const std::string& query);
 
 // Fetches the sandboxes that are gone from the history, latest first.
 Result<std::vector<SandboxEntry>> FetchGone(Api& api);
 
-// Resolves an id, an unambiguous start of one, or a name. A name means the only sandbox of that
-// name that has not ended, else the newest that has.
+// Resolves an id, a name, or an unambiguous start of an id; a name goes before the start of an id.
+// A name means the only sandbox of that name that has not ended, else the newest that has.
 Result<std::string> ResolveId(Api& api, const std::string& given);
 
 // Like ResolveId, and finds a sandbox that is gone if there is no other: the latest of that name.

@@ -39,13 +39,16 @@ Result<std::vector<Item>> MeasureAll(Api& api) {
   }
   ATOLL_ASSIGN(const json volumes, Fetch(api, "/volumes"));
   for (const json& volume : volumes.value("items", json::array())) {
-    const std::string name = TextOf(volume, "name");
-    const auto told = Fetch(api, "/volumes/" + PercentEncode(name));
+    const std::string name = TextOf(volume, "name"), tenant = TextOf(volume, "tenant");
+    if (!api.tenant().empty() && tenant != api.tenant()) continue;
+    const std::string owner = tenant.empty() || tenant == api.tenant() ? "" : "?tenant=" + tenant;
+    const auto told = Fetch(api, "/volumes/" + PercentEncode(name) + owner);
     if (told && told->contains("size"))
       items.push_back({"volume", name, "", UseOf((*told)["size"])});
   }
   ATOLL_ASSIGN(const json snapshots, FetchPages(api, "/snapshots", ""));
   for (const json& snapshot : snapshots) {
+    if (!api.tenant().empty() && TextOf(snapshot, "tenant") != api.tenant()) continue;
     const std::string id = TextOf(snapshot, "id");
     const auto use = MeasureDisk(api, "/snapshots/" + PercentEncode(id));
     if (use) items.push_back({"snapshot", id, TextOf(snapshot, "name"), *use});

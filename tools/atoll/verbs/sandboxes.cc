@@ -79,13 +79,16 @@ Status ListSandboxes(const Settings& settings, const SandboxFilter& options) {
   // A format with the size measures it, as in docker.
   const bool sized = options.size || options.style.format.find(".Size") != std::string::npos;
   std::vector<std::string> shown = {"ID", "Name", "Image", "State", "Created", "Expires"};
-  std::vector<std::string> others = {"Command", "Labels"};
+  std::vector<std::string> others = {"Command", "Labels", "Reason"};
   // A column of its own where not all are of the usual kind.
   const bool mixed = std::any_of(list.begin(), list.end(),
                                  [](const auto& s) { return s.isolation != "namespace"; });
   (mixed ? shown : others).insert(mixed ? shown.end() : others.begin(), "Isolation");
   // A list with ended sandboxes also shows their exit codes.
   (all ? shown : others).insert(all ? shown.begin() + 4 : others.begin(), "Exit");
+  const bool shared = std::any_of(list.begin(), list.end(),
+                                  [&](const auto& s) { return s.tenant != list.front().tenant; });
+  (shared ? shown : others).insert(shared ? shown.begin() + 2 : others.begin(), "Tenant");
   (options.gone ? shown : others).insert(options.gone ? shown.end() : others.begin(), "Gone");
   const bool priced =
       std::any_of(list.begin(), list.end(), [](const auto& s) { return !s.cost.empty(); });
@@ -112,7 +115,9 @@ Status ListSandboxes(const Settings& settings, const SandboxFilter& options) {
                                                        {"Cost", s.cost},
                                                        {"Size", sized && use ? use->Text() : ""},
                                                        {"Command", s.command},
-                                                       {"Labels", s.LabelText()}};
+                                                       {"Labels", s.LabelText()},
+                                                       {"Tenant", s.tenant},
+                                                       {"Reason", s.reason}};
     std::vector<std::string> cells;
     for (const std::string& field : fields) cells.push_back(values.at(field));
     columns.Add(std::move(cells));
@@ -164,7 +169,7 @@ void AddSandboxVerbs(Verb& root, const Settings& settings) {
   ps.Takes(Option{"--no-trunc", "", "As always: nothing is cut", &list->whole});
   ps.Says(
       "Fields of --format: ID, Name, Image, State, Exit, Created, Expires, Isolation, Gone, "
-      "Cost, Size, Command, Labels.\n\n"
+      "Cost, Size, Tenant, Reason, Command, Labels.\n\n"
       "Examples:\n"
       "  atoll ps -a --filter status=exited\n"
       "  atoll ps -a --gone --filter label=job=7\n"

@@ -98,6 +98,7 @@ Status Stats(Api& api, const Settings& settings, const StatsOptions& options, Di
       continue;
     }
     const auto usage = Measure(api, sandbox);
+    if (!usage && usage.error().code() == Code::kPermissionDenied) return Fail(usage.error());
     if (!usage) continue;  // the sandbox has just ended
     const double share = usage->limit == 0 ? 0
                                            : 100.0 * static_cast<double>(usage->used) /
