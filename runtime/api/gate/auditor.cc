@@ -64,9 +64,10 @@ void Auditor::Refused(std::string_view action, const http::Request& request,
               .outcome = "denied",
               .actor = {.kind = "nobody"},
               .from = SourceOf(request),
-              .request = std::string(request_id),
               .trace = TraceOf(request),
               .what = {{"reason", std::string(reason)}}};
+  // The owner of the sandbox reads this line, and a stranger has chosen the id of its request.
+  if (holder != nullptr || sandbox.empty()) event.request = request_id;
   if (holder != nullptr) {
     event.actor =
         ActorOf({.key_id = holder->key_id, .role = holder->role, .subject = holder->subject});
