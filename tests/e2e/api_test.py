@@ -342,10 +342,10 @@ class Api(unittest.TestCase):
                 answers.append(client.recv(1000))
             except BlockingIOError:
                 pass
-        # The last ones to come are refused, and told when to come again.
+        # The last ones to come are refused, and told when to come again, by the one status of a create that says so.
         self.assertTrue(answers)
         for answer in answers:
-            self.assertIn(b' 503 ', answer.partition(b'\r\n')[0])
+            self.assertIn(b' 429 ', answer.partition(b'\r\n')[0])
             self.assertIn(b'retry-after', answer.lower())
         burst = memory() - before
         self.assertLess(burst, 110 << 20)

@@ -328,7 +328,8 @@ class Worker(Team):
             identity, key = self.keys.pop()
             answer = self.change('DELETE', f'/v1/tenants/{self.name}/keys/{identity}')
             if answer.status < 300:
-                told = self.ask('GET', '/v1/sandboxes', headers={'OPEN-SANDBOX-API-KEY': key}, key=False)
+                told = self.ask('GET', '/v1/sandboxes', headers={'OPEN-SANDBOX-API-KEY': key}, key=False,
+                                source=self.own_address())
                 self.test.assertEqual(told.status, 401, told.text)
 
     def read(self):

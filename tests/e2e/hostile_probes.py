@@ -85,14 +85,12 @@ class Hostile(Worker):
         theirs, nobodys = self.theirs(kind)
         if theirs is None:
             return
-        # Refused attempts are counted by address. No two requests of a pair share one.
-        source = lambda: (f'127.{self.random.randrange(1, 255)}.{self.random.randrange(256)}.'
-                          f'{self.random.randrange(1, 255)}', 0)
 
         def one(name):
             fill = lambda text: text.replace('@', name)
             told = self.ask(method, fill(target), json.loads(fill(json.dumps(body))) if body is not None else None,
-                            {field: fill(value) for field, value in (headers or {}).items()}, key, source(), audited)
+                            {field: fill(value) for field, value in (headers or {}).items()}, key, self.own_address(),
+                            audited)
             return told.status, re.sub(rf'{self.name}-request-\d+', 'request', told.whole()).replace(name, '*')
 
         def both():

@@ -102,6 +102,12 @@ class Team:
 
     # ---- requests
 
+    def own_address(self):
+        """Where a request may come from that shall be refused: such attempts are counted by address, and the 21st
+        of a minute is answered 429."""
+        return (f'127.{self.random.randrange(1, 255)}.{self.random.randrange(256)}.'
+                f'{self.random.randrange(1, 255)}', 0)
+
     def ask(self, method, target, body=None, headers=None, key=True, source=None, audited=True):
         """Cut if a kill was in the way. `audited`: a change must have its line."""
         before = self.lives.moments

@@ -468,7 +468,11 @@ class Accounts(VaultTest):
         group = self.group_of(box)
         flow = box.flow('kept', V4.at(10), 80)
         request = b'GET /held HTTP/1.1\r\nHost: good.example\r\n\r\n'
-        self.assertIn(b' 200 ', box.poke(flow, request, want=12).data)
+        answer = box.poke(flow, request, want=12).data
+        self.assertIn(b' 200 ', answer)
+        # The body may come behind the head. What is left of it would be taken for the next answer.
+        while not answer.endswith(b'}'):
+            answer += box.poke(flow, b'', want=1).data
         self.daemon.request('POST', f'/v1/sandboxes/{box.id}/pause')
         atoll.until(lambda: box.state()['state'] == 'Paused', 30 * SLOWNESS, 'its pause')
         self.assertIn('frozen 1', (group / 'intercept/cgroup.events').read_text(encoding='ascii'))

@@ -204,7 +204,9 @@ class Services(unittest.TestCase):
         status = (interceptor / 'status').read_text(encoding='ascii')
         self.assertRegex(status, r'Seccomp:\t2\n')
         self.assertRegex(status, r'CapPrm:\t0+\n')
-        self.assertRegex((interceptor / 'cgroup').read_text(encoding='ascii'), 'atolld.service')
+        # Its time is the sandbox's.
+        self.assertRegex((interceptor / 'cgroup').read_text(encoding='ascii'),
+                         r'atoll-sandboxes\.service/.*/s\d+/intercept\n')
 
     def test_a_restart_of_the_daemon(self):
         box, before = self.box(), main_pid('atolld')
