@@ -40,11 +40,6 @@ std::string Joined(const std::vector<std::string>& names) {
 
 }  // namespace
 
-bool KeepsAudit(const Config& config) {
-  if (config.audit_enabled == "auto") return !config.tenants_provider.empty();
-  return config.audit_enabled == "on";
-}
-
 Result<std::unique_ptr<AuditTrail>> AuditTrail::Open(const Config& config, Loop& loop,
                                                      const Clock& clock, Health& health,
                                                      const std::string& secret) {
@@ -61,13 +56,16 @@ Result<std::unique_ptr<AuditTrail>> AuditTrail::Open(const Config& config, Loop&
 
 void AuditTrail::Watch(const sandbox::Registry& registry, sandbox::History& history) {
   auditor_->SetDescribe([&registry](const std::string& id, audit::Event* event) {
-    const sandbox::Sandbox* const sandbox = registry.Find(tenants::Caller::Daemon(), id);
-    if (sandbox == nullptr) return;
+    // Also one that is leaving or gone: its history is its owner's.
+    const sandbox::Sandbox* const sandbox = registry.Look(id);
+    if (sandbox != nullptr && sandbox->stocked) return;
+    const auto owner = sandbox != nullptr ? sandbox->tenant : registry.OwnerOfGone(id);
+    if (!owner) return;
     // The attempt of one tenant on another's sandbox stays a line of who tries, as an attempt on an
     // unknown id does: its own log would otherwise tell which ids there are.
-    if (!event->tenant.empty() && event->tenant != sandbox->tenant) return;
-    event->tenant = sandbox->tenant;
-    event->target.image = api::WithoutSecrets(sandbox->spec.image);
+    if (!event->tenant.empty() && event->tenant != *owner) return;
+    event->tenant = *owner;
+    if (sandbox != nullptr) event->target.image = api::WithoutSecrets(sandbox->spec.image);
   });
   history.OnEvent(
       [this](const std::string& id, const sandbox::HistoryEvent& event) { OnEvent(id, event); });

@@ -25,9 +25,6 @@
 
 namespace atl::daemon {
 
-// Returns true if this daemon keeps an audit log: audit.enabled, by default with tenants only.
-bool KeepsAudit(const Config& config);
-
 class AuditTrail {
  public:
   // Opens the log. `secret` is the daemon's, for HMACs.

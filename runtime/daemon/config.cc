@@ -388,9 +388,18 @@ sandbox::Isolation::Policy IsolationPolicyOf(const Config& config) {
   return policy;
 }
 
+bool KeepsAudit(const Config& config) {
+  if (config.audit_enabled == "auto") return !config.tenants_provider.empty();
+  return config.audit_enabled == "on";
+}
+
 Status CheckConfig(const Config& config) {
   ATOLL_TRY(CheckAllowedHostPaths(config));
   ATOLL_TRY(CheckTenants(config));
+  if (config.record_pty != "off" && !KeepsAudit(config)) {
+    return Fail(Code::kInvalidArgument,
+                "audit.record_pty is set, but there is no audit log: set audit.enabled to \"on\"");
+  }
   if (config.run_dir.size() + std::string_view("/sandboxes").size() >
       sandbox::kMaxSocketDirectory) {
     return Fail(Code::kInvalidArgument, "runtime.run_dir '" + config.run_dir +

@@ -156,6 +156,7 @@ struct Config {
   uint64_t audit_tenant_bytes = 16 << 20;   // newest lines of each tenant; 0: none
   std::vector<std::string> audit_sinks;     // lines of tenants/sinks/sink.h; empty: none
   bool audit_refuses = true;                // on_failure: true is "refuse", false "continue"
+  std::string record_pty = "off";           // or "output", "input"
   // [history]: of each tenant's sandboxes, unless its definition says otherwise
   uint64_t history_keep = 7 * 86400;        // seconds; 0: no history
   uint64_t history_max_bytes = 1ULL << 30;  // size of records and logs
@@ -202,6 +203,8 @@ Result<Loaded> ParseConfig(std::string_view text, const std::string& name);
 //   OPENSANDBOX_INSECURE_SERVER=YES without an API key, do not require one
 //   SANDBOX_TENANTS_CONFIG_PATH     tenants.file
 Status ApplyEnvironment(const std::vector<std::string>& environment, Loaded* loaded);
+// Returns true if the daemon keeps an audit log: audit.enabled, by default with tenants only.
+bool KeepsAudit(const Config& config);
 // Checks rules over several keys.
 Status CheckConfig(const Config& config);
 

@@ -271,6 +271,14 @@ Status SetOnFailure(const Values& v, Config* c) {
   return {};
 }
 
+Status SetRecordPty(const Values& v, Config* c) {
+  if (v[0] != "off" && v[0] != "output" && v[0] != "input") {
+    return Fail(BadValue(v[0], "use off, output or input"));
+  }
+  c->record_pty = v[0];
+  return {};
+}
+
 // ---- the table
 
 void AddServerKeys(std::vector<Key>* keys) {
@@ -658,7 +666,11 @@ void AddAuditKeys(std::vector<Key>* keys) {
         "what happens while the audit log cannot be written: refuse requests that change something "
         "(except deletes and pauses), or continue and count what is missing",
         SetOnFailure,
-        [](const Config& c) { return Values{c.audit_refuses ? "refuse" : "continue"}; }}});
+        [](const Config& c) { return Values{c.audit_refuses ? "refuse" : "continue"}; }},
+       {"audit", "record_pty", Kind::kText,
+        "whether terminals are recorded into the history: off, output (what they show), or input "
+        "(also what is typed, secrets included); needs an audit log, and on_failure counts",
+        SetRecordPty, [](const Config& c) { return Values{c.record_pty}; }}});
 }
 
 Status SetHistoryKeep(const Values& v, Config* c) {

@@ -234,6 +234,7 @@ Status Daemon::Open() {
   settings.parked_sandboxes = config_.parked_sandboxes;
   settings.authorities = opened_.authorities;
   settings.automatic_pools = config_.automatic_pools;
+  settings.recordings = StateDir(config_) + "/recordings";
   sandboxes_ = std::make_unique<sandbox::Sandboxes>(
       sandbox::Sandboxes::Parts{*loop_, SystemClock(), *spawner_, *network_, *images_, *store_,
                                 *slots_, *admission_, *imports_, *puller_, *volumes_, *objects_,
@@ -456,6 +457,10 @@ api::ApiConfig Daemon::MakeApiConfig() const {
   api.prices = PricesOf(config_);
   api.api_key = opened_.api_key;
   api.limit_concurrency = config_.limit_concurrency;
+  api.record_pty = config_.record_pty == "off"      ? api::RecordPty::kOff
+                   : config_.record_pty == "output" ? api::RecordPty::kOutput
+                                                    : api::RecordPty::kInput;
+  api.audit_refuses = config_.audit_refuses;
   api.ingress.egress_secret = opened_.route_secret;
   api.ingress.former_api_key = opened_.former_api_key;
   api.ingress.short_signatures = config_.short_signatures;

@@ -397,7 +397,7 @@ class Forwarding : public std::enable_shared_from_this<Forwarding> {
       std::shared_ptr<Stream> socket = std::move(self->socket_);
       self->End();
       StartTunnel(self->connection_, std::move(socket), std::move(self->in_), self->upstream_.held,
-                  web_socket);
+                  self->upstream_.tap, web_socket);
     });
   }
 

@@ -22,6 +22,16 @@ class SoleUpstream;
 
 inline constexpr size_t kMaxEditedBody = 64 << 10;
 
+// Sees the bytes of a tunnel after a 101, in both directions, before they are passed on. Returns
+// false to end the tunnel: they are not passed on, and the client of a WebSocket gets a close frame
+// (1011).
+class TunnelTap {
+ public:
+  virtual ~TunnelTap() = default;
+  virtual bool FromClient(std::string_view bytes) = 0;
+  virtual bool FromUpstream(std::string_view bytes) = 0;
+};
+
 // The destination of a proxied request, and the changes to it and its answer.
 struct Upstream {
   // A Unix stream socket that speaks HTTP (execd's). Empty: `sole` is used.
@@ -58,6 +68,7 @@ struct Upstream {
   // If set: called before on_error, and calls `go_on` when done. A better reason for the error may
   // arrive meanwhile.
   std::function<void(const Error&, std::function<void()> go_on)> await_reason;
+  std::shared_ptr<TunnelTap> tap;  // null: nobody looks
   // Held until everything is over: the answer, however long it streams, and the tunnel after a 101.
   std::shared_ptr<const void> held;
 };

@@ -38,6 +38,7 @@
 #include "runtime/sandbox/live/vaults.h"
 #include "runtime/sandbox/orders.h"
 #include "runtime/sandbox/output/entrypoint_logs.h"
+#include "runtime/sandbox/output/recordings.h"
 #include "runtime/sandbox/recovery/reconciler.h"
 #include "runtime/sandbox/snapshots/snapshots.h"
 #include "runtime/sandbox/state/attempts.h"
@@ -102,6 +103,7 @@ class Sandboxes {
     IdleWatch::CpuMicros cpu_micros = [](uint32_t) { return 0; };
     Reconciler::HasProcesses has_processes = [](uint32_t) { return true; };
     Departures::Settings history;
+    std::string recordings;          // directory of recorded terminals; empty: none are
     Meter::Sources meter;            // its functions of the loop are set by Sandboxes
     uint32_t parked_sandboxes = 64;  // limit for all pools and templates together
     uint32_t automatic_pools = 0;    // limit for pools that the daemon makes itself
@@ -140,6 +142,7 @@ class Sandboxes {
   Creates creates;
   Pauses pauses;
   Changes changes;
+  Recordings recordings;
   Departures departures;
   Endings endings;
   Copies copies;

@@ -68,6 +68,7 @@ void AddVerbs(Verb& root, const Settings& settings) {
   AddCodeVerb(root, settings);
   AddSandboxVerbs(root, settings);
   AddLogVerbs(root, settings);
+  AddReplayVerb(root, settings);
   AddStatsVerbs(root, settings);
   AddDiskVerb(root, settings);
   AddEventsVerb(root, settings);

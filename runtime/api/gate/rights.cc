@@ -123,6 +123,8 @@ constexpr Rights kRights[] = {
     {Service::kApi, "GET", "/history", "", "", row::kPast},
     {Service::kApi, "GET", "/history/{sandbox_id}", "", "", row::kPast},
     {Service::kApi, "GET", "/history/{sandbox_id}/logs", "", "content.read", row::kContents},
+    {Service::kApi, "GET", "/recordings/{sandbox_id}", "", "", row::kOwner},
+    {Service::kApi, "GET", "/recordings/{sandbox_id}/{recording_id}", "", "content.read", row::kOwner},
     {Service::kExecd, "GET", "/ping", "", "", row::kInside},
     {Service::kExecd, "GET", "/metrics", "", "", row::kInside},
     {Service::kExecd, "GET", "/metrics/watch", "", "", row::kInside},

@@ -409,6 +409,10 @@ void Enter(Call call, const Route& route, int port, const Entry& entry,
   if (call.audit() && !entry.reason.empty()) {
     call.audit()->AddFact("reason", WithoutSecrets(entry.reason));
   }
+  if (rules.recorder != nullptr && port == kExecdPort &&
+      !rules.recorder->Record(call, *entry.sandbox, &*upstream)) {
+    return;
+  }
   // The request has an effect from here on.
   if (!entry.reason.empty()) rules.admin_entries->Note(entry, rules.unix_ms);
   if (port == kEgressPort) {

@@ -17,6 +17,7 @@
 #include "runtime/api/ingress/ingress.h"
 #include "runtime/api/ingress/proxy_judge.h"
 #include "runtime/api/ingress/refusals.h"
+#include "runtime/api/ingress/terminal_recorder.h"
 #include "runtime/sandbox/sandboxes.h"
 
 namespace atl::api {
@@ -38,6 +39,7 @@ struct ProxyRules {
   const std::function<void(const Call&, std::function<void(Parsed<tenants::Identity>)>)>* identify =
       nullptr;
   std::shared_ptr<Auditor> auditor = nullptr;  // null: no audit log
+  TerminalRecorder* recorder = nullptr;        // null: terminals are not recorded
   Shares* shares = nullptr;                    // shares of the requests in flight; null: no tenants
   int64_t unix_ms = 0;
   std::string_view request_id = {};

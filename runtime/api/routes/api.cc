@@ -34,6 +34,10 @@ Api::Api(ApiConfig config, const Parts& parts, std::function<void()> quit)
       shares_(SystemClock(), parts.tenants, config_.limit_concurrency),
       authenticator_(config_.ingress.egress_secret, parts.directory, parts.auditor) {
   SetApiKey(config_.api_key);
+  if (config_.record_pty != RecordPty::kOff) {
+    recorder_ = std::make_unique<TerminalRecorder>(parts_.sandboxes, parts_.auditor,
+                                                   config_.record_pty, config_.audit_refuses);
+  }
   if (parts_.directory != nullptr) JudgeProxied();
   AddSandboxRoutes();
   AddImageRoutes();
@@ -47,6 +51,7 @@ Api::Api(ApiConfig config, const Parts& parts, std::function<void()> quit)
   AddTenantRoutes();
   AddAuditRoutes();
   AddHistoryRoutes();
+  AddRecordingRoutes();
   AddUsageRoutes();
 }
 
@@ -104,6 +109,7 @@ void Api::Handle(std::shared_ptr<http::Exchange> exchange,
                   .known = &known,
                   .identify = &identify_,
                   .auditor = parts_.auditor,
+                  .recorder = recorder_.get(),
                   .shares = authenticator_.has_tenants() ? &shares_ : nullptr,
                   .base_path = config_.endpoint.base_path});
   }

@@ -26,6 +26,7 @@
 #include "runtime/api/ingress/guess_limit.h"
 #include "runtime/api/ingress/ingress.h"
 #include "runtime/api/ingress/proxy_judge.h"
+#include "runtime/api/ingress/terminal_recorder.h"
 #include "runtime/api/requests/create_request.h"
 #include "runtime/api/routes/diagnostics.h"
 #include "runtime/base/health.h"
@@ -63,8 +64,10 @@ struct ApiConfig {
   std::vector<std::string> private_directories;  // no answer contains a path below these
   Prices prices;
   uint64_t max_image_bytes = images::kMaxArchiveBytes;
-  bool tell_isolation = false;   // /health names the tiers
-  size_t limit_concurrency = 0;  // requests in flight of all tenants; 0: no limit
+  bool tell_isolation = false;             // /health names the tiers
+  RecordPty record_pty = RecordPty::kOff;  // other than kOff needs an audit log
+  bool audit_refuses = true;               // see audit::LogSettings
+  size_t limit_concurrency = 0;            // requests in flight of all tenants; 0: no limit
 };
 
 class Api {
@@ -137,6 +140,7 @@ class Api {
   void AddTenantRoutes();
   void AddAuditRoutes();
   void AddHistoryRoutes();
+  void AddRecordingRoutes();
   void AddUsageRoutes();
 
   void CreateSandbox(const Call& call);
@@ -171,6 +175,10 @@ class Api {
   void ListHistory(const Call& call);
   void GetHistory(const Call& call);
   void GetHistoryLogs(const Call& call);
+  void ListRecordings(const Call& call);
+  void GetRecording(const Call& call);
+  // Returns whether the caller may see the sandbox, which may be gone; if not, it has answered.
+  bool KnowsSandbox(const Call& call, const std::string& id);
   void Inspect(const Call& call);
   void Summarise(const Call& call);
   Result<DiagnosticsSubject> Diagnose(const sandbox::Sandbox& found);
@@ -233,6 +241,7 @@ class Api {
   GuessLimit guesses_;
   Shares shares_;
   Authenticator authenticator_;
+  std::unique_ptr<TerminalRecorder> recorder_;  // null: terminals are not recorded
   // The next four are empty without tenants.
   KeyLookup keys_;
   std::unique_ptr<ProxyJudge> judge_;

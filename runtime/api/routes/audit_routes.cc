@@ -90,7 +90,7 @@ bool Api::BeginAudit(Call* call, const Rights& rights, std::string_view pattern)
   }
   const auto entry = std::make_shared<AuditEntry>(auditor, call->request(), call->request_id(),
                                                   rights.action, call->caller());
-  const bool of_sandbox = pattern.starts_with("/sandboxes/{");
+  const bool of_sandbox = pattern.find("/{sandbox_id}") != std::string_view::npos;
   const std::string_view kind =
       of_sandbox ? "sandbox" : rights.action.substr(0, rights.action.find('.'));
   if (!call->args.empty()) {

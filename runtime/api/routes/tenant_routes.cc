@@ -101,12 +101,16 @@ std::string TenantOf(const Call& call, bool of_host) {
 }  // namespace
 
 void Api::AddTenantRoutes() {
-  router_.Add("GET", "/whoami", [](const Call& call) {
+  router_.Add("GET", "/whoami", [this](const Call& call) {
     const tenants::Caller& caller = call.caller();
     json out{{"role", tenants::RoleName(caller.role)}, {"key", caller.key_id}};
     if (!caller.tenant.empty()) out["tenant"] = caller.tenant;
     if (!caller.subject.empty()) out["subject"] = caller.subject;
     AddNarrowing(caller.narrowing.get(), &out);
+    // Whoever opens a terminal is told that others may read it.
+    if (config_.record_pty != RecordPty::kOff) {
+      out["recordsTerminals"] = config_.record_pty == RecordPty::kInput ? "input" : "output";
+    }
     call.Respond(JsonResponse(200, out));
   });
   router_.Add("GET", "/tenants", [this](const Call& call) {

@@ -35,6 +35,7 @@ Result<std::unordered_set<std::string>> Departures::Logs() {
 }
 
 void Departures::Start() {
+  RecoverRecordings();
   const auto shares = store().Shares();
   const auto entries = store().WithLogs();
   if (!shares || !entries) {
@@ -71,6 +72,7 @@ Status Departures::Leave(const Sandbox& sandbox) {
   }
   parts_.logs.Remove(HostId(sandbox));
   parts_.history.Remove(sandbox.id);
+  parts_.recordings.Remove(sandbox.id);
   return parts_.store.Remove(sandbox.id);
 }
 
@@ -85,8 +87,9 @@ Result<bool> Departures::Keep(const Sandbox& sandbox) {
   const bool has_log =
       parts_.logs.Leave(log, guard_([this, tenant = sandbox.tenant, id = sandbox.id](
                                         uint64_t bytes) { Measured(tenant, id, bytes); }));
-  ATOLL_ASSIGN(const uint64_t bytes, store().Keep(Remains(sandbox), parts_.clock.UnixMillis(),
-                                                  has_log ? log : std::string()));
+  ATOLL_ASSIGN(const uint64_t bytes,
+               store().Keep(Remains(sandbox), parts_.clock.UnixMillis(),
+                            has_log ? log : std::string(), parts_.recordings.SizeOf(sandbox.id)));
   ATOLL_TRY(together.Commit());
   Share& share = shares_[sandbox.tenant];
   ++share.entries;
@@ -106,6 +109,25 @@ void Departures::Measured(const std::string& tenant, const std::string& id, uint
   if (!added || !*added) return;
   shares_[tenant].bytes += bytes;
   Trim(tenant, kDropsOfALeave);
+}
+
+void Departures::RecoverRecordings() {
+  using Holder = Recordings::Holder;
+  parts_.recordings.Recover([this](const std::string& id) {
+    if (parts_.registry.Look(id) != nullptr) return Holder::kSandbox;
+    const auto found = store().Find(id);
+    // Kept, if the history cannot be read.
+    return !found || *found ? Holder::kEntry : Holder::kNobody;
+  });
+}
+
+uint64_t Departures::RoomToRecord(const std::string& tenant) const {
+  uint64_t taken = 0;
+  for (const auto& [id, sandbox] : parts_.registry) {
+    if (sandbox.tenant == tenant) taken += parts_.recordings.MostOf(id);
+  }
+  const uint64_t most = LimitsOf(tenant).max_bytes;
+  return most - std::min(most, taken);
 }
 
 bool Departures::Exceeds(const std::string& tenant) const {
@@ -147,6 +169,7 @@ Status Departures::Drop(const GoneStore::Entry& entry) {
   ATOLL_TRY(store().Drop(entry.id));
   if (!entry.log.empty()) parts_.logs.Remove(entry.log);
   parts_.history.Remove(entry.id);
+  parts_.recordings.Remove(entry.id);
   Share& share = shares_[entry.tenant];
   share.entries -= std::min<uint64_t>(share.entries, 1);
   share.bytes -= std::min(share.bytes, entry.bytes);

@@ -1,6 +1,6 @@
 // The history: keeps what sandboxes that are gone have left, within limits for each tenant. An
-// entry is the remains of the record (GoneStore), the events (History) and the log
-// (EntrypointLogs).
+// entry is the remains of the record (GoneStore), the events (History), the log (EntrypointLogs)
+// and recorded terminals (Recordings).
 //
 // The transaction that removes a record adds its entry, so after a kill at any moment a sandbox is
 // in one of them. A log is not moved: its entry names it.
@@ -24,6 +24,7 @@
 #include "runtime/base/loop.h"
 #include "runtime/base/result.h"
 #include "runtime/sandbox/output/entrypoint_logs.h"
+#include "runtime/sandbox/output/recordings.h"
 #include "runtime/sandbox/state/registry.h"
 #include "runtime/sandbox/store/gone_store.h"
 #include "runtime/sandbox/store/history.h"
@@ -50,13 +51,14 @@ class Departures {
     Store& store;
     EntrypointLogs& logs;
     History& history;
+    Recordings& recordings;
     Registry& registry;
     const tenants::TenantTable& tenants;
   };
   // Limits for each tenant, unless its definition has others.
   struct Settings {
     int64_t keep_seconds = 7 * 86400;        // 0: no history
-    uint64_t max_bytes = uint64_t{1} << 30;  // size of records and logs
+    uint64_t max_bytes = uint64_t{1} << 30;  // size of records, logs and recordings
     // How long the routes of a sandbox serve its log after its removal.
     int64_t log_seconds = 0;
   };
@@ -73,6 +75,9 @@ class Departures {
   // Removes the record of a sandbox. Adds an entry, unless the sandbox is in stock or no client was
   // told of it. Without an entry, removes its events and its log, too.
   Status Leave(const Sandbox& sandbox);
+  // Returns the bytes that the living sandboxes of a tenant may still record. Together they may
+  // take as much as its history.
+  uint64_t RoomToRecord(const std::string& tenant) const;
   // Drops some of the oldest entries of all, because a file system is full.
   void GiveUp();
 
@@ -105,6 +110,9 @@ class Departures {
   // Returns true if the sandbox has an entry, or will have one when its removal is done.
   bool HasEntry(const Sandbox& sandbox);
   // Moves the record of a sandbox to the history. False: it had none.
+  // Finds the recordings of an earlier daemon, and removes those of sandboxes that neither exist
+  // nor have an entry.
+  void RecoverRecordings();
   Result<bool> Keep(const Sandbox& sandbox);
   void Measured(const std::string& tenant, const std::string& id, uint64_t bytes);
   // Drops at most `most` entries that exceed the limits of the tenant, or of all.

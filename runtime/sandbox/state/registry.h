@@ -90,6 +90,9 @@ class Registry {
   // name. The sandbox need not be in the registry.
   Status CheckName(const Sandbox& sandbox) const;
 
+  // Returns the owner of a removed sandbox; nothing for an id that is not remembered.
+  std::optional<std::string> OwnerOfGone(const std::string& id) const;
+
   // Returns the id by which a sandbox's processes, socket and log are known; `id` itself if there
   // is no such sandbox.
   std::string HostIdOf(const std::string& id) const;
@@ -101,9 +104,6 @@ class Registry {
   std::vector<std::string> AddressesOf(const Sandbox& sandbox) const;
 
  private:
-  // Returns the owner of a removed sandbox; nothing for an id that is not remembered.
-  std::optional<std::string> OwnerOfGone(const std::string& id) const;
-
   const std::string socket_directory_;
   const uint32_t instance_;
   Map sandboxes_;

@@ -147,8 +147,10 @@ Result<std::optional<std::string>> GoneStore::OwnerOf(const std::string& id) {
   return owner;
 }
 
-Result<uint64_t> GoneStore::Keep(const Sandbox& remains, int64_t gone_ms, const std::string& log) {
+Result<uint64_t> GoneStore::Keep(const Sandbox& remains, int64_t gone_ms, const std::string& log,
+                                 uint64_t recordings) {
   const std::string record = Encode(remains);
+  const uint64_t bytes = record.size() + recordings;
   // The id of a claimed member is there already, with an older number.
   ATOLL_TRY(forget_.Bind(1, remains.id).Run());
   ATOLL_TRY(keep_.Bind(1, remains.id)
@@ -156,10 +158,10 @@ Result<uint64_t> GoneStore::Keep(const Sandbox& remains, int64_t gone_ms, const 
                 .Bind(3, gone_ms)
                 .Bind(4, record)
                 .Bind(5, log)
-                .Bind(6, static_cast<int64_t>(record.size()))
+                .Bind(6, static_cast<int64_t>(bytes))
                 .Bind(7, int64_t{log.empty()})
                 .Run());
-  return record.size();
+  return bytes;
 }
 
 Result<bool> GoneStore::AddBytes(const std::string& id, uint64_t bytes) {

@@ -27,7 +27,7 @@ struct GoneSandbox {
   int64_t number = 0;  // tells sandboxes that have gone in one millisecond apart; larger: later
   Sandbox sandbox;     // without secrets (Remains)
   std::string log;     // name of its log (LogStore); empty: it printed nothing
-  uint64_t bytes = 0;  // size of the record and of the log
+  uint64_t bytes = 0;  // size of the record, of the log and of the recordings
 };
 
 // Returns the part of a sandbox's record that may outlive the sandbox: no values of variables, no
@@ -48,8 +48,9 @@ class GoneStore {
   Result<std::optional<std::string>> OwnerOf(const std::string& id);
 
   // Keeps the remains of a sandbox. Call in the transaction that removes its record. Returns the
-  // size of the stored record.
-  Result<uint64_t> Keep(const Sandbox& remains, int64_t gone_ms, const std::string& log);
+  // size of the stored record and of its recordings, which is `recordings`.
+  Result<uint64_t> Keep(const Sandbox& remains, int64_t gone_ms, const std::string& log,
+                        uint64_t recordings = 0);
   // Adds the size of the log, once it is complete. Returns false if there is no such record.
   Result<bool> AddBytes(const std::string& id, uint64_t bytes);
   // Removes the record. The id stays remembered.

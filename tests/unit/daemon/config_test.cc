@@ -222,6 +222,7 @@ keep_bytes = "1Gi"
 tenant_bytes = "32Mi"
 sinks = ["journald", "syslog://logs.example:6514 ca=/etc/ca.pem"]
 on_failure = "continue"
+record_pty = "input"
 [history]
 keep = "12h"
 max_bytes = "64Mi"
@@ -271,6 +272,7 @@ key = "/+8"
   EXPECT_EQ(c.audit_tenant_bytes, 32ULL << 20);
   EXPECT_EQ(c.audit_sinks.size(), 2U);
   EXPECT_FALSE(c.audit_refuses);
+  EXPECT_EQ(c.record_pty, "input");
   EXPECT_EQ(c.history_keep, 12U * 3600);
   EXPECT_EQ(c.history_max_bytes, 64ULL << 20);
   EXPECT_EQ(c.log_format, LogFormat::kJson);
@@ -567,6 +569,15 @@ TEST(Config, AGatewayIsWholeOrAbsent) {
   EXPECT_NE(check(true, "example.org", "").find("it needs"), std::string::npos);
   EXPECT_NE(check(true, "example.org", "wildcard").find("does not fit"), std::string::npos);
   EXPECT_NE(check(true, "*.example.org", "header").find("does not fit"), std::string::npos);
+}
+
+TEST(Config, RecordingNeedsAnAuditLog) {
+  EXPECT_FALSE(CheckConfig(Parsed("[audit]\nrecord_pty = \"output\"\n")));
+  EXPECT_FALSE(CheckConfig(Parsed("[audit]\nenabled = \"off\"\nrecord_pty = \"input\"\n")));
+  EXPECT_TRUE(CheckConfig(Parsed("[audit]\nenabled = \"on\"\nrecord_pty = \"output\"\n")));
+  EXPECT_TRUE(
+      CheckConfig(Parsed("[tenants]\nprovider = \"file\"\n[audit]\nrecord_pty = \"input\"\n")));
+  EXPECT_FALSE(ParseConfig("[audit]\nrecord_pty = \"all\"\n", "f"));
 }
 
 TEST(Config, TenantsExcludeTheOneKey) {

@@ -36,6 +36,7 @@ class Forwarded : public testing::Test {
           Upstream upstream;
           upstream.socket_path = upstream_.path();
           upstream.target = exchange->request().target;
+          upstream.tap = tap_;
           upstream.drop_headers = {"cookie", "OPEN-SANDBOX-API-KEY"};
           upstream.set_headers = {{"Host", "127.0.0.1:44772"}, {"X-Forwarded-For", "1.2.3.4"}};
           ++held_;
@@ -91,6 +92,7 @@ class Forwarded : public testing::Test {
   }
 
   std::atomic<int> held_ = 0;
+  std::shared_ptr<TunnelTap> tap_;  // sees the tunnel of the next request
   UnixListener upstream_;
   RunningServer server_;
 };
@@ -643,6 +645,68 @@ TEST_F(Upgraded, ARevokedWebSocketWithinAFrameIsReset) {
   EXPECT_EQ(client.ReadToEnd(&reset), "");
   EXPECT_TRUE(reset);
   EXPECT_EQ(upstream.ReadToEnd(), "");
+  EXPECT_TRUE(LetsGo());
+}
+
+// Ends the tunnel at `word`.
+struct Censor final : TunnelTap {
+  explicit Censor(std::string its_word) : word(std::move(its_word)) {}
+  bool FromClient(std::string_view bytes) override {
+    client.append(bytes);
+    return client.find(word) == std::string::npos;
+  }
+  bool FromUpstream(std::string_view bytes) override {
+    upstream.append(bytes);
+    return upstream.find(word) == std::string::npos;
+  }
+  const std::string word;
+  std::string client, upstream;  // the bytes that it has seen
+};
+
+TEST_F(Upgraded, ATapSeesEachByteOnce) {
+  const auto tap = std::make_shared<Censor>("never");
+  tap_ = tap;
+  auto [client, upstream] = Tunnel();
+  const std::string bytes(1'000'000, '\xff');
+  std::thread echo([&upstream = upstream, &bytes] {
+    EXPECT_TRUE(upstream.ReadExactly(bytes.size()) == bytes);
+    upstream.Send(bytes);
+  });
+  client.Send(bytes);
+  EXPECT_TRUE(client.ReadExactly(bytes.size()) == bytes);
+  echo.join();
+  server_.OnLoop([&] {
+    EXPECT_TRUE(tap->client == bytes);
+    EXPECT_TRUE(tap->upstream == "first" + bytes);
+  });
+}
+
+TEST_F(Upgraded, ATapEndsAWebSocketBeforeTheBytesPass) {
+  for (const bool of_client : {true, false}) {
+    tap_ = std::make_shared<Censor>("secret");
+    auto [client, upstream] = Tunnel("\x81\x02hi");
+    (of_client ? client : upstream).Send("\x81\x06secret");
+    bool reset = false;
+    const std::string close = client.ReadToEnd(&reset);
+    EXPECT_FALSE(reset);
+    EXPECT_EQ(close.substr(0, 1), "\x88");
+    EXPECT_EQ(close.substr(2),
+              std::string("\x03\xF3") + "the daemon cannot record this connection");
+    EXPECT_EQ(upstream.ReadToEnd(), "");
+    EXPECT_TRUE(LetsGo());
+  }
+}
+
+TEST_F(Upgraded, ATapMayEndItAtOnce) {
+  tap_ = std::make_shared<Censor>("first");
+  Peer client = server_.Connect();
+  client.Send(Get("/ws", "Connection: Upgrade\r\nUpgrade: websocket\r\n"));
+  Peer upstream = upstream_.Accept();
+  upstream.ReadUntil("\r\n\r\n");
+  upstream.Send(
+      "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\nfirst");
+  client.ReadUntil("\r\n\r\n");
+  EXPECT_EQ(client.ReadToEnd().substr(0, 1), "\x88");
   EXPECT_TRUE(LetsGo());
 }
 

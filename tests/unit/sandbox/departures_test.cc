@@ -18,6 +18,7 @@ class DeparturesTest : public LifecycleTest {
  protected:
   DeparturesTest() {
     log_config.directory = directory + "/logs";
+    config.recordings = directory + "/recordings";
     Boot({});
   }
   // Creates a sandbox that prints `output`, and deletes it.
@@ -56,6 +57,15 @@ class DeparturesTest : public LifecycleTest {
   }
   bool HasLog(const std::string& id) const {
     return std::filesystem::exists(log_config.directory + "/" + id);
+  }
+  bool HasRecordings(const std::string& id) const {
+    return std::filesystem::exists(config.recordings + "/" + id);
+  }
+  std::shared_ptr<Recording> Record(const std::string& id) {
+    auto begun =
+        sandboxes->recordings.Begin({.sandbox = id}, sandboxes->departures.RoomToRecord(who.tenant),
+                                    clock.unix_ms, clock.boot_us);
+    return begun ? *begun : nullptr;
   }
   std::string Kinds(const std::string& id) {
     std::string kinds;
@@ -212,6 +222,52 @@ TEST_F(DeparturesTest, ATenantMayHaveNone) {
   tenants.Replace({{.name = "red", .history = {.keep_seconds = 0}}});
   who.tenant = "red";
   EXPECT_FALSE(Find(Gone("x\n")));
+}
+
+TEST_F(DeparturesTest, RecordingsStayWithTheirSandboxAndItsEntry) {
+  constexpr uint64_t kBytes = 100'000;
+  config.history.max_bytes = 1 << 20;
+  Boot({});
+  const std::string id = CreateRunning();
+  // One that is being written counts as it is: its reservation is not the history's.
+  const auto recording = Record(id);
+  ASSERT_NE(recording, nullptr);
+  ASSERT_TRUE(recording->Output(std::string(kBytes, 'x'), 0));
+  Boot({.sandboxes = {Present(id)}});
+  EXPECT_TRUE(HasRecordings(id));
+  EXPECT_LT(sandboxes->departures.RoomToRecord(""), (1U << 20) - kBytes);
+  const auto other = Record(id);
+  ASSERT_TRUE(sandboxes->endings.Delete(who, id));
+  loop.Run();
+  spawner.AnswerDestroy();
+  execd.reset();
+  Settle();
+  EXPECT_EQ(sandboxes->departures.RoomToRecord(""), 1U << 20) << "that of living sandboxes";
+  ASSERT_TRUE(Find(id));
+  EXPECT_GT(Find(id)->bytes, kBytes);
+  EXPECT_LT(Find(id)->bytes, kBytes + 20'000);
+  EXPECT_TRUE(HasRecordings(id));
+  Boot({});
+  EXPECT_TRUE(HasRecordings(id));
+  sandboxes->departures.GiveUp();
+  loop.Run();
+  EXPECT_FALSE(HasRecordings(id));
+}
+
+TEST_F(DeparturesTest, RecordingsGoWithTheirSandboxWithoutAHistory) {
+  config.history.keep_seconds = 0;
+  Boot({});
+  const std::string id = CreateRunning();
+  ASSERT_NE(Record(id), nullptr);
+  ASSERT_TRUE(sandboxes->endings.Delete(who, id));
+  loop.Run();
+  spawner.AnswerDestroy();
+  Settle();
+  EXPECT_FALSE(HasRecordings(id));
+  // Those of nobody go with the next start.
+  std::filesystem::create_directories(config.recordings + "/" + id);
+  Boot({});
+  EXPECT_FALSE(HasRecordings(id));
 }
 
 TEST_F(DeparturesTest, GivesWayOnAFullDisk) {

@@ -36,6 +36,10 @@ Status WhoAmI(const Settings& settings) {
       std::printf("only %s: %s\n", name, Printable(JsonText(who[name])).c_str());
     }
   }
+  if (const std::string recorded = TextOf(who, "recordsTerminals"); !recorded.empty()) {
+    std::printf("terminals are recorded: %s\n",
+                recorded == "input" ? "what they show, and what is typed" : "what they show");
+  }
   ATOLL_ASSIGN(const auto login, KeptLogin(api.server_url()));
   if (!login || login->token != api.key()) return {};
   std::printf("signed in at %s until %s%s\n", Printable(login->issuer).c_str(),

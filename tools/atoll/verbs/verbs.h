@@ -14,9 +14,10 @@ void AddLifecycleVerbs(Verb& root, const Settings& settings);  // inspect, pause
 void AddPortVerbs(Verb& root, const Settings& settings);       // port, open, forward
 void AddEndingVerbs(Verb& root, const Settings& settings);     // wait, stop, kill
 void AddLogVerbs(Verb& root, const Settings& settings);        // logs, attach
-void AddStatsVerbs(Verb& root, const Settings& settings);      // stats, top
-void AddDiskVerb(Verb& root, const Settings& settings);        // du
-void AddUsageVerb(Verb& root, const Settings& settings);       // usage
+void AddReplayVerb(Verb& root, const Settings& settings);
+void AddStatsVerbs(Verb& root, const Settings& settings);  // stats, top
+void AddDiskVerb(Verb& root, const Settings& settings);    // du
+void AddUsageVerb(Verb& root, const Settings& settings);   // usage
 void AddEventsVerb(Verb& root, const Settings& settings);
 void AddCopyVerb(Verb& root, const Settings& settings);
 void AddImageVerbs(Verb& root, const Settings& settings);
