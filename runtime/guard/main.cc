@@ -1,16 +1,13 @@
 // atoll-guard: the first process of a sandbox behind gVisor. See README.md.
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/capability.h>
 #include <malloc.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/inotify.h>
-#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -26,15 +23,16 @@
 #include "runtime/base/standard_streams.h"
 #include "runtime/base/sys.h"
 #include "runtime/base/unix_address.h"
+#include "runtime/guard/first.h"
 #include "runtime/guard/relay.h"
 #include "runtime/guard/runsc.h"
 #include "runtime/wire/guard.h"
 #include "runtime/wire/start.h"
+#include "runtime/wire/tier.h"
 
 namespace atl::guard {
 namespace {
 
-constexpr int kCannotStart = 126;
 // Strangers can open connections to the sandbox's ports and take nothing from them. More of them
 // wait in the listener's queue. The kernel counts what its socket buffers hold as the sandbox's
 // memory.
@@ -42,33 +40,6 @@ constexpr size_t kMaxRelays = 256;
 constexpr int kSendBuffer = 16 << 10;
 // A larger block of memory goes back to the kernel when it is freed.
 constexpr int kKeptBlock = 4 << 10;
-
-// Waits until the root of the image is there. False: it will never come.
-bool PassGate() {
-  char pass[wire::kPassSize];
-  char byte;
-  return TEMP_FAILURE_RETRY(::read(wire::kExecdGateFd, pass, sizeof pass)) == sizeof pass &&
-         TEMP_FAILURE_RETRY(::read(wire::kExecdGateFd, &byte, 1)) == 1;
-}
-
-// The daemon waits for a report of execd, which will never start.
-void TellFailure(const Error& error) {
-  wire::StartReport report;
-  report.kind = wire::StartReport::Kind::kFailed;
-  report.message = "isolation gvisor: " + error.message();
-  const std::string frame = wire::Frame(report.Encode());
-  [[maybe_unused]] const ssize_t n =
-      ::send(wire::kExecdControlFd, frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-}
-
-Status DropCapabilities() {
-  for (int capability = 0; ::prctl(PR_CAPBSET_DROP, capability) == 0; ++capability) {
-  }
-  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
-  const __user_cap_data_struct none[2]{};
-  if (::syscall(SYS_capset, &header, none) != 0) return FailSys("capset");
-  return {};
-}
 
 class Guard {
  public:
@@ -184,7 +155,7 @@ Result<Sandbox> Start(int signals) {
   ATOLL_ASSIGN(sandbox.pid, StartSandbox());
   ATOLL_TRY(LeaveIpv6());
   ATOLL_ASSIGN(sandbox.execd, HideSocket(created.get(), signals, sandbox.pid));
-  ATOLL_TRY(DropCapabilities());
+  ATOLL_TRY(KeepCapabilities(0));
   return sandbox;
 }
 
@@ -200,7 +171,7 @@ int Run() {
   if (!PassGate()) return 0;
   auto sandbox = Start(signals.get());
   if (!sandbox) {
-    TellFailure(sandbox.error());
+    TellFailure(wire::kGvisorTier, sandbox.error());
     return kCannotStart;
   }
   for (int fd : {wire::kExecdGateFd, wire::kExecdControlFd, wire::kGuardRuntimeFd}) ::close(fd);

@@ -80,6 +80,7 @@ Status Try(const Config& config) {
   ATOLL_TRY(TryProgram(config.execd, 2));
   ATOLL_TRY(TryProgram(config.unpack, 1));
   if (!config.runsc.empty()) ATOLL_TRY(TryProgram(config.guard, 2));
+  if (!config.vm_dir.empty()) ATOLL_TRY(TryProgram(config.vm_guard, 2));
   if (config.ready_fd >= 0) ATOLL_TRY(sys::WriteAll(config.ready_fd, "+"));
   return {};
 }

@@ -71,6 +71,9 @@ TierOverhead OverheadOf(std::string_view tier) {
   // Measured: 50 MiB for the sentry and the gofer of one sandbox, 30 each with a dozen. A process
   // of the sandbox is a process of the host; the sentry adds threads for what blocks.
   if (tier == kGvisorTier) return {.memory_bytes = 64 << 20, .pids_factor = 2, .pids = 256};
+  // QEMU with the translations of emulated code, at most 128 MiB of them, and the file servers. The
+  // processes of the sandbox are the guest's own; these are the threads of QEMU.
+  if (tier == kMicrovmTier) return {.memory_bytes = 256 << 20, .pids_factor = 1, .pids = 256};
   return {};
 }
 

@@ -13,6 +13,8 @@ namespace atl::wire {
 inline constexpr std::string_view kNamespaceTier = "namespace";
 // The tier of gVisor, whose kernel in user space serves the system calls of the sandbox.
 inline constexpr std::string_view kGvisorTier = "gvisor";
+// The tier of virtual machines, in which a kernel of their own serves the sandbox.
+inline constexpr std::string_view kMicrovmTier = "microvm";
 inline constexpr size_t kMaxTiers = 16;
 
 // The share of a sandbox's cgroup that its wall takes, on top of the limits of its request. The

@@ -42,17 +42,6 @@ inline constexpr size_t kMaxShares = 1 + kMaxVolumes;
 // An address of a network in network order: 4 bytes (IPv4) or 16 (IPv6).
 using AddressBytes = std::string;
 
-struct Address {
-  AddressBytes address;
-  uint32_t prefix = 0;  // length of the network's prefix in bits
-
-  bool operator==(const Address&) const = default;
-  template <typename Self, typename Io>
-  static void Fields(Self& self, Io& io) {
-    io(self.address, self.prefix);
-  }
-};
-
 // A neighbour of which nobody asks with ARP or neighbour discovery.
 struct Neighbour {
   AddressBytes address;
@@ -89,14 +78,14 @@ struct Go {
 
   std::string mac;   // 6 bytes: of the network device that becomes eth0; empty: loopback alone
   uint32_t mtu = 0;  // of eth0
-  std::vector<Address> addresses;
+  std::vector<AddressBytes> addresses;  // of eth0, each alone in its network
   std::vector<AddressBytes> gateways;  // at most one for each family; reached by a route of its own
   std::vector<Neighbour> neighbours;
 
   Share root;  // its target is "/"
   std::vector<Share> shares;
 
-  uint64_t nofile = 0;        // RLIMIT_NOFILE of execd, soft and hard
+  uint64_t nofile = 0;        // RLIMIT_NOFILE, soft and hard; 0: the usual one
   uint64_t pids = 0;          // most processes of the sandbox; 0: as many as the guest's kernel can
   uint64_t shm_bytes = 0;     // size of /dev/shm
   uint64_t capabilities = 0;  // bounding set and permitted set of execd, by their numbers

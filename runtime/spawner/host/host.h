@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,17 +14,24 @@
 
 namespace atl::spawner {
 
+// What a virtual machine is started with.
+struct VmPrograms {
+  UniqueFd guard;    // a sealed memfd, as execd's
+  bool kvm = false;  // else its instructions are emulated
+};
+
 struct Host {
   Config config;
   uint32_t instance = 0;
   cgroup::Tree cgroups;
   Store store;
-  UniqueFd execd;        // sealed memfd, executable, not readable by sandboxes
-  UniqueFd unpack;       // the program file
-  UniqueFd guard;        // a sealed memfd, too; invalid without gVisor
-  UniqueFd runsc;        // gVisor's program file; invalid if the operator names none
-  int host_mounts = -1;  // the host's mount namespace; borrowed
-  UniqueFd links;        // sysfs of this network namespace (kernel/link_bytes.h); may be invalid
+  UniqueFd execd;                // sealed memfd, executable, not readable by sandboxes
+  UniqueFd unpack;               // the program file
+  UniqueFd guard;                // a sealed memfd, too; invalid without gVisor
+  UniqueFd runsc;                // gVisor's program file; invalid if the operator names none
+  std::optional<VmPrograms> vm;  // none: this host has no virtual machines
+  int host_mounts = -1;          // the host's mount namespace; borrowed
+  UniqueFd links;  // sysfs of this network namespace (kernel/link_bytes.h); may be invalid
   BpfProgram filter;
   BpfProgram session_filter;
   std::string
@@ -34,6 +42,7 @@ struct Host {
     std::vector<int> fds = cgroups.Descriptors();
     fds.insert(fds.end(), {store.root(), store.tree(), execd.get(), unpack.get(), host_mounts});
     if (runsc) fds.insert(fds.end(), {guard.get(), runsc.get()});
+    if (vm) fds.insert(fds.end(), {vm->guard.get()});
     return fds;
   }
 

@@ -110,6 +110,15 @@ Result<std::string> OwnPath() {
   return std::string(path, static_cast<size_t>(n));
 }
 
+Result<VmAccel> ParseVmAccel(std::string_view text) {
+  const auto* const found = std::find(std::begin(kVmAccelNames), std::end(kVmAccelNames), text);
+  if (found != std::end(kVmAccelNames)) {
+    return static_cast<VmAccel>(found - std::begin(kVmAccelNames));
+  }
+  return Fail(Code::kInvalidArgument,
+              "--vm-accel '" + std::string(text) + "': must be auto, kvm or tcg");
+}
+
 }  // namespace
 
 Result<SwapKind> ParseSwapKind(std::string_view text) {
@@ -148,6 +157,9 @@ Result<Config> ParseCommandLine(int argc, char** argv) {
   config.objects = own_directory + "/atoll-objects";
   config.intercept = own_directory + "/atoll-intercept";
   config.guard = own_directory + "/atoll-guard";
+  config.vm_guard = own_directory + "/atoll-vm";
+  config.qemu = "/usr/bin/qemu-system-x86_64";
+  config.virtiofsd = "/usr/lib/qemu/virtiofsd";
   bool user_given = false;
   for (int i = 1; i < argc; i += 2) {
     const std::string_view flag = argv[i];
@@ -175,6 +187,18 @@ Result<Config> ParseCommandLine(int argc, char** argv) {
       config.guard = value;
     } else if (flag == "--runsc") {
       config.runsc = value;
+    } else if (flag == "--vm-dir") {
+      config.vm_dir = value;
+    } else if (flag == "--vm-accel") {
+      ATOLL_ASSIGN(config.vm_accel, ParseVmAccel(value));
+    } else if (flag == "--vm-emulation") {
+      ATOLL_ASSIGN(config.vm_emulation, ParseSwitch(flag, value));
+    } else if (flag == "--vm-guard") {
+      config.vm_guard = value;
+    } else if (flag == "--qemu") {
+      config.qemu = value;
+    } else if (flag == "--virtiofsd") {
+      config.virtiofsd = value;
     } else if (flag == "--object-store") {
       ATOLL_TRY(wire::AddObjectStore(value, &config.object_stores));
     } else if (flag == "--device") {
@@ -213,7 +237,9 @@ Result<Config> ParseCommandLine(int argc, char** argv) {
   if (!config.data_dir.starts_with('/') || !config.run_dir.starts_with('/') || !user_given) {
     return Fail(Code::kInvalidArgument,
                 "usage: atoll-spawner --data-dir /DIR --run-dir /DIR --user NAME [--execd PATH] "
-                "[--unpack PATH] [--objects PATH] [--guard PATH] [--runsc PATH] [--capabilities "
+                "[--unpack PATH] [--objects PATH] [--guard PATH] [--runsc PATH] [--vm-dir /DIR] "
+                "[--vm-accel auto|kvm|tcg] [--vm-emulation yes] [--vm-guard PATH] [--qemu PATH] "
+                "[--virtiofsd PATH] [--capabilities "
                 "LIST] [--host-path /DIR]… "
                 "[--object-store LINE]… [--device LINE]… [--log-format FORMAT] [--swap-size BYTES] "
                 "[--swap-kind "

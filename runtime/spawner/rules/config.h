@@ -49,6 +49,13 @@ Result<SwapKind> ParseSwapKind(std::string_view text);
 // Returns the kernel's names of the capabilities of a mask, such as "CAP_CHOWN".
 std::vector<std::string> CapabilityNames(uint64_t mask);
 
+// Who runs the instructions of a virtual machine: the processor, by KVM, or QEMU's emulation.
+enum class VmAccel : uint8_t { kAuto, kKvm, kTcg };
+inline constexpr std::string_view kVmAccelNames[] = {"auto", "kvm", "tcg"};
+// Files of Config::vm_dir.
+inline constexpr const char kVmKernel[] = "/kernel";
+inline constexpr const char kVmInitramfs[] = "/initramfs";
+
 struct Config {
   std::string data_dir;
   std::string run_dir;
@@ -65,7 +72,14 @@ struct Config {
   std::string objects;
   std::string intercept;
   std::string guard;
-  std::string runsc;        // gVisor's program, absolute; empty: this host has no gVisor
+  std::string runsc;  // gVisor's program, absolute; empty: this host has no gVisor
+  // The directory of `atoll vm prepare`, with kernel and initramfs; empty: no virtual machines.
+  std::string vm_dir;
+  VmAccel vm_accel = VmAccel::kAuto;
+  bool vm_emulation = false;  // kAuto may emulate
+  std::string vm_guard;
+  std::string qemu;  // in /usr, as the next
+  std::string virtiofsd;
   int ready_fd = -1;        // gets one byte once requests are answered
   bool respawn = false;     // start a successor, because no systemd starts the spawner again
   bool successor = false;   // this process succeeds one that died: serve only if nobody else does
@@ -79,7 +93,8 @@ struct Config {
 };
 
 // Flags: --data-dir D --run-dir R --user NAME [--execd P] [--unpack P] [--objects P] [--guard P]
-//        [--runsc P] [--ready-fd N]
+//        [--runsc P] [--ready-fd N] [--vm-dir D] [--vm-accel auto|kvm|tcg] [--vm-emulation yes]
+//        [--vm-guard P] [--qemu P] [--virtiofsd P]
 //        [--capabilities cap_chown,…] [--host-path /DIR]… [--object-store LINE]… [--device LINE]…
 //        [--cgroup /PATH]
 //        [--respawn yes] [--swap-size BYTES] [--swap-kind auto|dm-crypt|zram] [--successor yes]

@@ -58,6 +58,7 @@ struct SlotState {
   // walks a thousand of them (8 ms for a slot, 0.2 here).
   UniqueFd sysctls;
   UniqueFd score;  // /proc/self/oom_score_adj, for execd
+  UniqueFd tun;    // /dev/net/tun, for a virtual machine
 };
 
 struct SlotStep {

@@ -26,6 +26,7 @@
 #include "runtime/spawner/slot/execd_process.h"
 #include "runtime/spawner/slot/slot_child.h"
 #include "runtime/spawner/slot/slot_mounts.h"
+#include "runtime/spawner/tier/guarded_slot.h"
 #include "runtime/spawner/tier/gvisor_spec.h"
 #include "runtime/wire/guard.h"
 #include "runtime/wire/plan.h"
@@ -35,20 +36,12 @@ namespace {
 
 using wire::Step;
 
-constexpr uint64_t kAllCapabilities = (uint64_t{1} << 41) - 1;
-// execd and the programs of the sandbox, unless the request says otherwise.
-constexpr uint64_t kUsualFiles = 16384;
 // Runsc takes the volumes from here. No other sandbox can rename or replace a directory here, as
 // it can in a volume that both have.
 constexpr const char kVolumes[] = "/guard/volumes";
 constexpr std::string_view kRootInSlot = "/root";
 // Mounts of runsc or ours.
 constexpr const char* kTaken[] = {"/proc", "/sys", "/dev", wire::kGuardedDirectory};
-
-Status MakeDirectory(const char* path, mode_t mode) {
-  if (::mkdir(path, mode) != 0) return FailSys(std::string("mkdir ") + path);
-  return {};
-}
 
 // The directory of the guard, and /tmp, in which runsc makes the sentry's root.
 Status MountTreeOfGuard(SlotState& state) {
@@ -62,12 +55,7 @@ Status MountTreeOfGuard(SlotState& state) {
   ATOLL_TRY(MakeDirectory("/tmp", 0700));
   // A place to mount on. In the root it would be a change of the sandbox.
   ATOLL_TRY(MakeDirectory("/own/.atoll", 0755));
-  ATOLL_TRY(MakeDirectory(wire::kGuardDirectory, 0700));
-  ATOLL_ASSIGN(const UniqueFd target, sys::Open(wire::kGuardDirectory, O_PATH | O_DIRECTORY));
-  ATOLL_ASSIGN(
-      const UniqueFd own,
-      NewMount("tmpfs", {{"mode", "0700"}, {"size", "1m"}, {"nr_inodes", "160"}}, kNoSuidDev));
-  ATOLL_TRY(Attach(own.get(), target.get(), wire::kGuardDirectory));
+  ATOLL_TRY(MountGuardDirectory());
   for (const char* path :
        {wire::kGuardBundle, wire::kGuardShared, kVolumes, "/guard/state", "/guard/proc"}) {
     ATOLL_TRY(MakeDirectory(path, 0755));
@@ -246,19 +234,6 @@ Status WriteSpec(RootState& state) {
   ATOLL_ASSIGN(const UniqueFd file, sys::Open(std::string(wire::kGuardBundle) + "/config.json",
                                               O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644));
   return sys::WriteAll(file.get(), text);
-}
-
-// The overlay has mounts of its own of all that it needs. The store must not stay where the guard
-// and runsc can look, because other sandboxes' files would be theirs by their ids there. The mount
-// is locked since the mount namespace belongs to the user namespace, so it is covered. Nobody in
-// the slot keeps the right to take the cover off.
-Status CoverStore(RootState&) {
-  if (::chdir("/") != 0) return FailSys("chdir /");
-  ATOLL_ASSIGN(const UniqueFd target, sys::Open("/store", O_PATH | O_DIRECTORY));
-  ATOLL_ASSIGN(const UniqueFd cover,
-               NewMount("tmpfs", {{"mode", "0555"}, {"size", "4k"}, {"nr_inodes", "2"}},
-                        kNoSuidDevExec | MOUNT_ATTR_RDONLY));
-  return Attach(cover.get(), target.get(), "/store");
 }
 
 constexpr RootStep kRootBesideGuard[] = {

@@ -12,7 +12,7 @@ Go Sample() {
   go.hostname = "box";
   go.mac = std::string("\x02\0\x0a\xfa\x01\x02", 6);
   go.mtu = 1500;
-  go.addresses = {{std::string("\x0a\xfa\0\x02", 4), 30}, {std::string(16, '\xfd'), 126}};
+  go.addresses = {std::string("\x0a\xfa\0\x02", 4), std::string(16, '\xfd')};
   go.gateways = {std::string("\x0a\xfa\0\x01", 4)};
   go.neighbours = {{std::string("\x0a\xfa\0\x01", 4), std::string(6, '\x02')}};
   go.root = {"root", "root", "/", false};
@@ -87,8 +87,7 @@ TEST(WireVm, RefusesNonsenseInGo) {
   Refuses("mac", [](Go& go) { go.mac.pop_back(); });
   Refuses("mtu", [](Go& go) { go.mtu = 100; });
   Refuses("addresses without a device", [](Go& go) { go.mac.clear(), go.mtu = 0; });
-  Refuses("length of an address", [](Go& go) { go.addresses[0].address += 'x'; });
-  Refuses("prefix", [](Go& go) { go.addresses[0].prefix = 33; });
+  Refuses("length of an address", [](Go& go) { go.addresses[0] += 'x'; });
   Refuses("gateway", [](Go& go) { go.gateways[0].clear(); });
   Refuses("three gateways", [](Go& go) { go.gateways.assign(3, go.gateways[0]); });
   Refuses("mac of a neighbour", [](Go& go) { go.neighbours[0].mac.clear(); });
@@ -98,7 +97,7 @@ TEST(WireVm, RefusesNonsenseInGo) {
   Refuses("no tag", [](Go& go) { go.shares[0].tag.clear(); });
   Refuses("tag", [](Go& go) { go.root.tag.assign(37, 'x'); });
   Refuses("shares", [](Go& go) { go.shares.resize(kMaxShares + 1, go.shares[0]); });
-  Refuses("nofile", [](Go& go) { go.nofile = 0; });
+  Refuses("nofile", [](Go& go) { go.nofile = (1 << 20) + 1; });
   for (const char* path : {"", "x", "/a/../b", "/..", "/a/.", "/a//b", "/a/"}) {
     Refuses(path, [path](Go& go) { go.shares[0].target = path; });
   }

@@ -1,0 +1,26 @@
+// What every guard does as the first process of a slot, whatever wall it starts.
+//
+// Thread rule: for a process with one thread.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "runtime/base/result.h"
+
+namespace atl::guard {
+
+// Exit code of a guard that could not start its sandbox.
+inline constexpr int kCannotStart = 126;
+
+// Waits until the root of the image is there. False: it will never come.
+bool PassGate();
+
+// Tells the daemon, on the control socket, that execd will never start. Only as long as nobody else
+// writes there.
+void TellFailure(std::string_view tier, const Error& error);
+
+// Leaves this process, and what it starts, the capabilities of `mask`.
+Status KeepCapabilities(uint64_t mask);
+
+}  // namespace atl::guard

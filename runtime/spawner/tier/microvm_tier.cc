@@ -1,0 +1,267 @@
+#include "runtime/spawner/tier/microvm_tier.h"
+
+#include <fcntl.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+
+#include "runtime/base/move_descriptors.h"
+#include "runtime/base/sys.h"
+#include "runtime/spawner/host/host.h"
+#include "runtime/spawner/kernel/mounts.h"
+#include "runtime/spawner/kernel/namespaces.h"
+#include "runtime/spawner/root/root_child.h"
+#include "runtime/spawner/root/root_steps.h"
+#include "runtime/spawner/root/volume_mounts.h"
+#include "runtime/spawner/slot/execd_process.h"
+#include "runtime/spawner/slot/slot_child.h"
+#include "runtime/spawner/slot/slot_mounts.h"
+#include "runtime/spawner/tier/guarded_slot.h"
+#include "runtime/wire/guard.h"
+#include "runtime/wire/machine.h"
+#include "runtime/wire/plan.h"
+
+namespace atl::spawner {
+namespace {
+
+using wire::Step;
+
+// Memory and processors of a machine whose request limits neither.
+constexpr uint64_t kUsualMemory = 512 << 20;
+constexpr uint32_t kUsualProcessors = 1;
+// The guest's kernel and its initramfs need that much before they give something back.
+constexpr uint64_t kLeastMemory = 128 << 20;
+constexpr uint32_t kMostProcessors = 64;
+
+std::string InMachine(const char* path) {
+  return std::string(wire::kMachineRoot) + path;
+}
+
+Status MountAt(const UniqueFd& mount, const std::string& path) {
+  ATOLL_ASSIGN(const UniqueFd target, sys::Open(path, O_PATH | O_NOFOLLOW));
+  return Attach(mount.get(), target.get(), path.c_str());
+}
+
+// What the processes of the machine have as their root.
+Status MakeMachineRoot(const UniqueFd& usr, const UniqueFd& kernel, const UniqueFd& initrd,
+                       bool kvm) {
+  for (const char* path : {"", "/usr", "/dev", "/proc", "/vm", "/share"}) {
+    ATOLL_TRY(MakeDirectory(InMachine(path).c_str(), 0755));
+  }
+  // The machine's monitor is another user of the slot, and has no way into the shares.
+  if (::chmod(InMachine("/share").c_str(), 0700) != 0) return FailSys("chmod share");
+  if (::chmod(wire::kGuardDirectory, 0711) != 0) return FailSys("chmod guard");
+  for (const char* path : {wire::kMachineSharedRoot, wire::kMachineSharedVolumes}) {
+    ATOLL_TRY(MakeDirectory(InMachine(path).c_str(), 0755));
+  }
+  for (const char* name : {"bin", "lib", "lib64"}) {
+    const std::string to = std::string("usr/") + name;
+    if (::symlink(to.c_str(), InMachine(("/" + std::string(name)).c_str()).c_str()) != 0) {
+      return FailSys("symlink " + to);
+    }
+  }
+  for (const char* path : {wire::kMachineKernel, wire::kMachineInitrd}) {
+    ATOLL_TRY(sys::Open(InMachine(path), O_WRONLY | O_CREAT | O_EXCL, 0444));
+  }
+  ATOLL_TRY(MountAt(usr, InMachine("/usr")));
+  ATOLL_TRY(MountAt(kernel, InMachine(wire::kMachineKernel)));
+  ATOLL_TRY(MountAt(initrd, InMachine(wire::kMachineInitrd)));
+  ATOLL_ASSIGN(const UniqueFd dev,
+               NewMount("tmpfs", {{"mode", "0755"}, {"size", "4k"}, {"nr_inodes", "8"}},
+                        MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC));
+  ATOLL_TRY(MountAt(dev, InMachine("/dev")));
+  struct Node {
+    const char* name;
+    unsigned major_number, minor_number;
+  };
+  constexpr Node kNodes[] = {{"null", 1, 3}, {"urandom", 1, 9}, {"kvm", 10, 232}};
+  for (const Node& node : kNodes) {
+    if (!kvm && node.minor_number == 232) continue;
+    if (::mknodat(dev.get(), node.name, S_IFCHR | 0666,
+                  makedev(node.major_number, node.minor_number)) != 0) {
+      return FailSys(std::string("mknod ") + node.name);
+    }
+  }
+  return {};
+}
+
+Result<UniqueFd> CloneReadOnly(const std::string& path) {
+  ATOLL_ASSIGN(UniqueFd mount, CloneMount(AT_FDCWD, path.c_str(), false));
+  ATOLL_TRY(SetMountAttributes(mount.get(), kNoSuidDev | MOUNT_ATTR_RDONLY, -1, false, MS_PRIVATE));
+  return mount;
+}
+
+Status MountTreeOfVm(SlotState& state) {
+  const Host& host = *state.input.host;
+  // First, because MountTree leaves the paths of the host. The device belongs to the network
+  // namespace that it is opened in.
+  ATOLL_ASSIGN(state.tun, sys::Open("/dev/net/tun", O_RDWR | O_NONBLOCK));
+  ATOLL_ASSIGN(const UniqueFd usr, CloneReadOnly("/usr"));
+  ATOLL_ASSIGN(const UniqueFd kernel, CloneReadOnly(host.config.vm_dir + kVmKernel));
+  ATOLL_ASSIGN(const UniqueFd initrd, CloneReadOnly(host.config.vm_dir + kVmInitramfs));
+  ATOLL_TRY(MountTree(state));
+  ATOLL_TRY(MountGuardDirectory());
+  return MakeMachineRoot(usr, kernel, initrd, host.vm->kvm);
+}
+
+Status MountProcOfMachine(SlotState&) {
+  ATOLL_ASSIGN(const UniqueFd proc, NewMount("proc", {}, kNoSuidDevExec));
+  return MountAt(proc, InMachine("/proc"));
+}
+
+Status EnterUserOfVm(SlotState& state) {
+  ATOLL_ASSIGN(state.score, EnterUserNamespace(state.input.user_namespace, state.input.pass,
+                                               state.sysctls.get(), kAllCapabilities, 0));
+  return {};
+}
+
+constexpr SlotStep kVmSteps[] = {
+    {Step::kNamespaces, FurnishNamespaces}, {Step::kTree, MountTreeOfVm},
+    {Step::kProc, MountProcOfSlot},         {Step::kMask, MountProcOfMachine},
+    {Step::kRlimits, SetProcessLimits},     {Step::kUser, EnterUserOfVm},
+};
+
+Result<int> PlaceForVm(const SlotState& state) {
+  const SlotChildInput& input = state.input;
+  const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (!null) return FailSys("open /dev/null");
+  DescriptorMove moves[] = {
+      {input.host->vm->guard.get(), kKeptAbove},
+      {null.get(), 0},
+      {null.get(), 1},
+      {null.get(), 2},
+      {input.gate, wire::kExecdGateFd},
+      {input.control, wire::kExecdControlFd},
+      {input.listener, wire::kExecdListenFd},
+      {state.tun.get(), wire::kMachineTunFd},
+  };
+  ATOLL_TRY(MoveDescriptors(moves));
+  return moves[0].from;
+}
+
+const SlotProgram kVmProgram{kVmSteps, PlaceForVm, "atoll-vm", nullptr};
+
+// Shows the file servers the root, and each volume by its number: the guest keeps nothing of a
+// volume in its memory that another sandbox may change.
+Status ShareTrees(RootState& state) {
+  const std::vector<wire::Volume>& volumes = state.plan->volumes;
+  for (size_t i = 0; i < volumes.size(); ++i) {
+    ATOLL_ASSIGN(const UniqueFd at, sys::OpenInRoot(state.root.get(), volumes[i].target.substr(1),
+                                                    O_PATH | O_DIRECTORY));
+    ATOLL_ASSIGN(const UniqueFd mount, CloneMount(at.get(), "", false));
+    const std::string path = InMachine(wire::kMachineSharedVolumes) + "/" + std::to_string(i);
+    ATOLL_TRY(MakeDirectory(path.c_str(), 0755));
+    ATOLL_TRY(MountAt(mount, path));
+  }
+  ATOLL_ASSIGN(const UniqueFd root, CloneMount(state.root.get(), "", false));
+  return MountAt(root, InMachine(wire::kMachineSharedRoot));
+}
+
+uint32_t Processors(uint64_t cpu_millis) {
+  if (cpu_millis == 0) return kUsualProcessors;
+  return static_cast<uint32_t>(std::min<uint64_t>((cpu_millis + 999) / 1000, kMostProcessors));
+}
+
+wire::Machine MachineOf(const Host& host, const wire::Plan& plan) {
+  const cgroup::Limits& limits = plan.limits;
+  wire::Machine machine{
+      .memory_bytes = limits.memory_bytes == 0 ? kUsualMemory : limits.memory_bytes,
+      .processors = Processors(limits.cpu_millis),
+      .kvm = host.vm->kvm,
+      .qemu = host.config.qemu,
+      .virtiofsd = host.config.virtiofsd,
+      .go = {}};
+  wire::vm::Go& go = machine.go;
+  go.hostname = plan.hostname;
+  go.root = {
+      .tag = wire::kRootTag, .directory = "", .target = "/", .read_only = plan.readonly_root};
+  for (size_t i = 0; i < plan.volumes.size(); ++i) {
+    go.shares.push_back({.tag = wire::kVolumesTag,
+                         .directory = std::to_string(i),
+                         .target = plan.volumes[i].target,
+                         .read_only = plan.volumes[i].read_only});
+  }
+  go.nofile = limits.nofile == 0 ? kUsualFiles : limits.nofile;
+  go.pids = limits.pids;
+  go.shm_bytes = limits.shm_bytes;
+  go.capabilities = host.config.capabilities;
+  return machine;
+}
+
+Status WriteMachine(RootState& state) {
+  ATOLL_ASSIGN(const UniqueFd file,
+               sys::Open(wire::kMachineFile, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
+  return sys::WriteAll(file.get(), wire::EncodeFields(MachineOf(*state.host, *state.plan)));
+}
+
+constexpr RootStep kRootOfMachine[] = {
+    {Step::kEnter, EnterSlot},      {Step::kEtc, WriteEtc},      {Step::kOverlay, MountOverlay},
+    {Step::kVolumes, MountVolumes}, {Step::kMounts, ShareTrees}, {Step::kCover, WriteMachine},
+};
+
+}  // namespace
+
+std::string_view MicrovmTier::name() const {
+  return wire::kMicrovmTier;
+}
+
+bool MicrovmTier::Can(Verb verb) const {
+  switch (verb) {
+    case Verb::kPrepare:
+      return host_.vm.has_value();
+    case Verb::kBuild:
+    case Verb::kDiff:
+      return true;
+    case Verb::kFreeze:
+    case Verb::kReclaim:
+    case Verb::kCopy:
+      return wire::CanStandStill(wire::kMicrovmTier);
+    // Limits: the machine has those with which it was started.
+    case Verb::kLimit:
+    // Sessions: the spawner cannot enter the sandbox.
+    case Verb::kSession:
+      return false;
+  }
+  return false;
+}
+
+Result<pid_t> MicrovmTier::Prepare(const SlotChildInput& input, SlotChildReport* report) const {
+  ATOLL_ASSIGN(const UniqueFd network, MakeNetworkNamespace(input.user_namespace));
+  SlotChildInput with = input;
+  with.network_namespace = network.get();
+  return StartSlotChild(with, kVmProgram, report);
+}
+
+RootReport MicrovmTier::Build(const wire::Plan& plan, const std::vector<int>& buckets,
+                              const Slot& slot, int first) const {
+  if (plan.limits.memory_bytes != 0 && plan.limits.memory_bytes < kLeastMemory) {
+    RootReport refused;
+    refused.step = Step::kLimits;
+    refused.status =
+        Fail(Code::kInvalidArgument, "isolation microvm needs at least " +
+                                         std::to_string(kLeastMemory >> 20) + " MiB of memory");
+    return refused;
+  }
+  if (plan.volumes.empty()) return MountRoot(host_, plan, slot, first, kRootOfMachine);
+  return MountRootHere(host_, plan, buckets, slot, first, kRootOfMachine);
+}
+
+Status MicrovmTier::Limit(uint32_t, int, pid_t, const cgroup::Limits&,
+                          const cgroup::Limits&) const {
+  return Fail(Code::kUnimplemented, "microvm: the limits of a sandbox are fixed");
+}
+
+Status MicrovmTier::Freeze(uint32_t slot, bool frozen) {
+  return host_.cgroups.Freeze(SlotGroup(slot), frozen);
+}
+
+Status MicrovmTier::MakeSession(uint32_t, int, pid_t, const wire::MakeSession&) const {
+  return Fail(Code::kUnimplemented, "microvm: no isolated sessions");
+}
+
+}  // namespace atl::spawner

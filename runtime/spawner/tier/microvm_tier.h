@@ -1,0 +1,34 @@
+// The tier of virtual machines: the sandbox has a kernel of its own, behind QEMU. In the place of
+// execd the slot has atoll-vm, which starts the machine when the root is there (runtime/guard).
+//
+// QEMU and the servers of files run in the slot: with its ids, cgroup and network, in a tree whose
+// only part of the host is a read-only /usr, and in a user namespace in which nobody can make
+// another namespace. QEMU is a user of the slot to whom nothing belongs, with a filter of its own.
+#pragma once
+
+#include "runtime/spawner/host/tier.h"
+
+namespace atl::spawner {
+
+class MicrovmTier : public Tier {
+ public:
+  // `host` is borrowed and outlives it.
+  explicit MicrovmTier(const Host& host) : host_(host) {}
+
+  std::string_view name() const override;
+  bool Can(Verb verb) const override;
+  Result<pid_t> Prepare(const SlotChildInput& input, SlotChildReport* report) const override;
+  RootReport Build(const wire::Plan& plan, const std::vector<int>& buckets, const Slot& slot,
+                   int first) const override;
+  // Not called, as MakeSession: see Can.
+  Status Limit(uint32_t slot, int first, pid_t pid, const cgroup::Limits& now,
+               const cgroup::Limits& next) const override;
+  Status Freeze(uint32_t slot, bool frozen) override;
+  Status MakeSession(uint32_t slot, int first, pid_t pid,
+                     const wire::MakeSession& message) const override;
+
+ private:
+  const Host& host_;
+};
+
+}  // namespace atl::spawner

@@ -1,0 +1,41 @@
+// What the build of a sandbox tells its guard of the virtual machine to start. The spawner writes
+// it before it opens the gate, into kMachineFile.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/wire/vm.h"
+
+namespace atl::wire {
+
+// The guard's descriptors beside those of execd (start.h).
+inline constexpr int kMachineTunFd = 6;  // /dev/net/tun, opened in the slot's network namespace
+
+// Paths in the slot's tree. The monitor and the file servers have kMachineRoot as their root: there
+// are the programs of the host, the kernel and the directories that are shared.
+inline constexpr const char kMachineFile[] = "/guard/machine";
+inline constexpr const char kMachineRoot[] = "/guard/host";
+inline constexpr const char kMachineKernel[] = "/vm/kernel";  // beneath kMachineRoot, as the rest
+inline constexpr const char kMachineInitrd[] = "/vm/initrd";
+inline constexpr const char kMachineSharedRoot[] = "/share/root";
+inline constexpr const char kMachineSharedVolumes[] =
+    "/share/volumes";  // one child for each volume
+inline constexpr const char kRootTag[] = "root";
+inline constexpr const char kVolumesTag[] = "volumes";
+
+struct Machine {
+  uint64_t memory_bytes = 0;
+  uint32_t processors = 1;
+  bool kvm = false;       // else its processors are emulated
+  std::string qemu;       // absolute, beneath kMachineRoot
+  std::string virtiofsd;  // so is this
+  vm::Go go;              // all but the network, which the guard finds in the slot
+
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io(self.memory_bytes, self.processors, self.kvm, self.qemu, self.virtiofsd, self.go);
+  }
+};
+
+}  // namespace atl::wire
