@@ -19,13 +19,28 @@
 namespace atl::execd {
 namespace {
 
+sockaddr_vm VsockAddress(uint32_t cid, uint32_t port) {
+  sockaddr_vm address{};
+  address.svm_family = AF_VSOCK;
+  address.svm_cid = cid;
+  address.svm_port = port;
+  return address;
+}
+
+Result<UniqueFd> ConnectVsock(uint32_t cid, uint32_t port) {
+  UniqueFd socket(::socket(AF_VSOCK, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!socket) return FailSys("socket AF_VSOCK");
+  const sockaddr_vm address = VsockAddress(cid, port);
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    return FailSys("connect vsock port " + std::to_string(port));
+  }
+  return socket;
+}
+
 Result<UniqueFd> ListenVsock(uint32_t port) {
   UniqueFd socket(::socket(AF_VSOCK, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket) return FailSys("socket AF_VSOCK");
-  sockaddr_vm address{};
-  address.svm_family = AF_VSOCK;
-  address.svm_cid = VMADDR_CID_ANY;
-  address.svm_port = port;
+  const sockaddr_vm address = VsockAddress(VMADDR_CID_ANY, port);
   if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return FailSys("bind vsock port " + std::to_string(port));
   }
@@ -64,13 +79,12 @@ Result<Options> ParseOptions(int argc, char** argv) {
     const std::string_view argument(argv[i]);
     const size_t equals = argument.find('=');
     const std::string_view name = argument.substr(0, equals);
-    uint32_t* target = name == "--enter-root"           ? &options.enter_root
-                       : name == "--session"            ? &options.session
-                       : name == "--guarded"            ? &options.guarded
-                       : name == "--vsock-port"         ? &options.vsock_port
-                       : name == "--vsock-control-port" ? &options.vsock_control_port
-                       : name == "--vsock-peer"         ? &options.vsock_peer
-                                                        : nullptr;
+    uint32_t* target = name == "--enter-root"   ? &options.enter_root
+                       : name == "--session"    ? &options.session
+                       : name == "--guarded"    ? &options.guarded
+                       : name == "--vsock-port" ? &options.vsock_port
+                       : name == "--vsock-peer" ? &options.vsock_peer
+                                                : nullptr;
     const std::string_view value =
         equals == std::string_view::npos ? std::string_view() : argument.substr(equals + 1);
     const auto [end, error] =
@@ -79,12 +93,8 @@ Result<Options> ParseOptions(int argc, char** argv) {
     if (!target || value.empty() || error != std::errc() || end != value.data() + value.size()) {
       return Fail(Code::kInvalidArgument, "option '" + std::string(argument) +
                                               "': use --enter-root=1, --session=1, --guarded=1, "
-                                              "--vsock-port=N, --vsock-control-port=N or "
-                                              "--vsock-peer=CID");
+                                              "--vsock-port=N or --vsock-peer=CID");
     }
-  }
-  if (options.vsock_port != 0 && options.vsock_control_port == 0) {
-    options.vsock_control_port = options.vsock_port + 1;
   }
   return options;
 }
@@ -109,13 +119,8 @@ Status OpenSockets(const Options& options, UniqueFd* control, UniqueFd* listener
   }
   ATOLL_ASSIGN(*listener, ListenVsock(options.vsock_port));
   if (::fcntl(listener->get(), F_SETFL, O_RDWR | O_NONBLOCK) != 0) return FailSys("fcntl");
-  ATOLL_ASSIGN(const UniqueFd waiting, ListenVsock(options.vsock_control_port));
   const uint32_t peer = options.vsock_peer;
-  while (!*control) {
-    UniqueFd socket(::accept4(waiting.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!socket && errno != EINTR && errno != ECONNABORTED) return FailSys("accept on vsock");
-    if (socket && PeerIs(socket.get(), peer)) *control = std::move(socket);
-  }
+  ATOLL_ASSIGN(*control, ConnectVsock(peer, options.vsock_port + 1));
   *accept_peer = [peer](int socket) { return PeerIs(socket, peer); };
   return {};
 }

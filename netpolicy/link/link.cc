@@ -4,9 +4,7 @@
 #include <net/if.h>
 
 #include <linux/if.h>
-#include <linux/if_addr.h>
 #include <linux/if_link.h>
-#include <linux/neighbour.h>
 #include <linux/pkt_sched.h>
 #include <linux/rtnetlink.h>
 #include <linux/veth.h>
@@ -18,25 +16,12 @@
 #include <optional>
 
 #include "netpolicy/address/addresses.h"
+#include "netpolicy/link/link_messages.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/clock.h"
 
 namespace atl::netpolicy {
 namespace {
-
-constexpr uint32_t kLocalRouteMetric = 1024;
-// Neighbour entries are permanent, and the host must not answer a sandbox's ARP requests for
-// addresses that it has on other links.
-constexpr unsigned kBirthFlags = IFF_NOARP;
-
-ifinfomsg LinkHeader(int index, unsigned flags, unsigned change) {
-  ifinfomsg header{};
-  header.ifi_family = AF_UNSPEC;
-  header.ifi_index = index;
-  header.ifi_flags = flags;
-  header.ifi_change = change;
-  return header;
-}
 
 // Appends the attributes that both ends of the pair share. One queue each: by default veth makes
 // one for each possible CPU, which costs memory and time and gives a sandbox nothing.
@@ -47,21 +32,6 @@ void PutLinkAttributes(NetlinkBatch& batch, const std::string& name, const MacBy
   batch.PutU32(IFLA_MTU, link.mtu);
   batch.PutU32(IFLA_NUM_TX_QUEUES, 1);
   batch.PutU32(IFLA_NUM_RX_QUEUES, 1);
-}
-
-// Prevents a link-local address. It would cost duplicate address detection, router solicitations
-// and multicast reports for each sandbox, and the rules drop every packet from it anyway.
-void AddNoLinkLocal(NetlinkBatch& batch, int index, const std::string& name) {
-  batch.Begin(RTM_NEWLINK, 0, "RTM_NEWLINK " + name + " addrgenmode none");
-  batch.Header(LinkHeader(index, 0, 0));
-  auto spec = batch.OpenNest(IFLA_AF_SPEC);
-  auto inet6 = batch.OpenNest(AF_INET6);
-  batch.PutU8(IFLA_INET6_ADDR_GEN_MODE, IN6_ADDR_GEN_MODE_NONE);
-}
-
-void AddLinkUp(NetlinkBatch& batch, int index, const std::string& name) {
-  batch.Begin(RTM_NEWLINK, 0, "RTM_NEWLINK " + name + " up");
-  batch.Header(LinkHeader(index, IFF_UP, IFF_UP));
 }
 
 void AddVeth(NetlinkBatch& batch, const SlotLink& link, int host_netns) {
@@ -81,81 +51,6 @@ void AddVeth(NetlinkBatch& batch, const SlotLink& link, int host_netns) {
   batch.PutU32(IFLA_NET_NS_FD, static_cast<uint32_t>(host_netns));
 }
 
-void AddAddress(NetlinkBatch& batch, uint16_t type, int index, std::span<const uint8_t> address,
-                const std::string& label) {
-  const bool ipv6 = address.size() == 16;
-  const uint16_t create = type == RTM_NEWADDR ? NLM_F_CREATE | NLM_F_REPLACE : 0;
-  batch.Begin(type, create, label);
-  ifaddrmsg header{};
-  header.ifa_family = ipv6 ? AF_INET6 : AF_INET;
-  header.ifa_prefixlen = ipv6 ? 128 : 32;
-  // Duplicate address detection would make the address unusable for a second.
-  header.ifa_flags = ipv6 ? IFA_F_NODAD : 0;
-  header.ifa_scope = RT_SCOPE_UNIVERSE;
-  header.ifa_index = static_cast<uint32_t>(index);
-  batch.Header(header);
-  batch.Put(IFA_LOCAL, address);
-  batch.Put(IFA_ADDRESS, address);
-}
-
-void AddNeighbour(NetlinkBatch& batch, int index, std::span<const uint8_t> address,
-                  const MacBytes& mac, const std::string& label) {
-  batch.Begin(RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_REPLACE, label);
-  ndmsg header{};
-  header.ndm_family = address.size() == 16 ? AF_INET6 : AF_INET;
-  header.ndm_ifindex = index;
-  header.ndm_state = NUD_PERMANENT;
-  batch.Header(header);
-  batch.Put(NDA_DST, address);
-  batch.Put(NDA_LLADDR, mac);
-}
-
-rtmsg RouteHeader(bool ipv6, unsigned char prefix, unsigned char scope, unsigned flags) {
-  rtmsg header{};
-  header.rtm_family = ipv6 ? AF_INET6 : AF_INET;
-  header.rtm_dst_len = prefix;
-  header.rtm_table = RT_TABLE_MAIN;
-  header.rtm_protocol = RTPROT_STATIC;
-  header.rtm_scope = scope;
-  header.rtm_type = RTN_UNICAST;
-  header.rtm_flags = flags;
-  return header;
-}
-
-void AddDefaultRoute(NetlinkBatch& batch, std::span<const uint8_t> gateway,
-                     const std::string& label) {
-  batch.Begin(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, label);
-  batch.Header(RouteHeader(gateway.size() == 16, 0, RT_SCOPE_UNIVERSE, RTNH_F_ONLINK));
-  batch.Put(RTA_GATEWAY, gateway);
-  batch.PutU32(RTA_OIF, kInsideIfindex);
-}
-
-void AddHostRoute(NetlinkBatch& batch, int index, std::span<const uint8_t> address,
-                  const std::string& label) {
-  const bool ipv6 = address.size() == 16;
-  batch.Begin(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, label);
-  batch.Header(RouteHeader(ipv6, ipv6 ? 128 : 32, ipv6 ? RT_SCOPE_UNIVERSE : RT_SCOPE_LINK, 0));
-  batch.Put(RTA_DST, address);
-  batch.PutU32(RTA_OIF, static_cast<uint32_t>(index));
-}
-
-// Adds the local route of an IPv6 address. The kernel adds the address at once, but the route that
-// makes it receive from a work queue (addrconf_dad_work, even with nodad). On a busy machine the
-// first answers would be lost. Both routes go with the link.
-void AddLocalRoute(NetlinkBatch& batch, uint16_t type, int index, const Ipv6Bytes& address,
-                   const std::string& label) {
-  const uint16_t create = type == RTM_NEWROUTE ? NLM_F_CREATE | NLM_F_REPLACE : 0;
-  batch.Begin(type, create, label);
-  rtmsg header = RouteHeader(true, 128, RT_SCOPE_UNIVERSE, 0);
-  header.rtm_table = RT_TABLE_LOCAL;
-  header.rtm_type = RTN_LOCAL;
-  batch.Header(header);
-  batch.Put(RTA_DST, address);
-  batch.PutU32(RTA_OIF, static_cast<uint32_t>(index));
-  // The kernel's own route has metric 0, so only ours is replaced or removed.
-  batch.PutU32(RTA_PRIORITY, kLocalRouteMetric);
-}
-
 template <typename Bytes>
 void AddInsideFamily(NetlinkBatch& batch, const Bytes& address, const Bytes& gateway,
                      const MacBytes& host_mac) {
@@ -163,7 +58,7 @@ void AddInsideFamily(NetlinkBatch& batch, const Bytes& address, const Bytes& gat
   AddAddress(batch, RTM_NEWADDR, kInsideIfindex, address,
              "RTM_NEWADDR " + ToString(address) + " dev eth0");
   AddNeighbour(batch, kInsideIfindex, gateway, host_mac, "RTM_NEWNEIGH " + via + " dev eth0");
-  AddDefaultRoute(batch, gateway, "RTM_NEWROUTE default via " + via + " dev eth0");
+  AddDefaultRoute(batch, kInsideIfindex, gateway, "RTM_NEWROUTE default via " + via + " dev eth0");
 }
 
 template <typename Bytes>

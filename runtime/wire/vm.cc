@@ -5,7 +5,7 @@
 namespace atl::wire::vm {
 namespace {
 
-constexpr size_t kMaxTag = 36;  // of virtiofs
+constexpr size_t kMaxTag = 36;  // the limit of virtiofs
 constexpr size_t kMaxHostname = 64;
 constexpr size_t kMaxPath = 4095;
 constexpr size_t kMaxName = 255;

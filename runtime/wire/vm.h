@@ -30,9 +30,9 @@
 namespace atl::wire::vm {
 
 inline constexpr uint32_t kHostCid = 2;         // VMADDR_CID_HOST
-inline constexpr uint32_t kExecPort = 1024;     // in the guest: the exec API of execd
-inline constexpr uint32_t kControlPort = 1025;  // on the host: execd's control socket
-inline constexpr uint32_t kInitPort = 1026;     // on the host: these messages
+inline constexpr uint32_t kExecPort = 1024;     // guest's port: the exec API of execd
+inline constexpr uint32_t kControlPort = 1025;  // host's port: execd's control socket
+inline constexpr uint32_t kInitPort = 1026;     // host's port: these messages
 
 inline constexpr size_t kMaxFrame = 64 << 10;
 inline constexpr size_t kMaxFailure = 4096;  // bytes of Failed::message
@@ -56,7 +56,7 @@ struct Neighbour {
 
 // A directory in a file system that the host shares by virtiofs.
 struct Share {
-  std::string tag;        // of the device: 1 to 36 characters of [a-z0-9-]
+  std::string tag;        // name of the device: 1 to 36 characters of [a-z0-9-]
   std::string directory;  // one name in the share; empty: the whole share
   std::string target;     // absolute in the sandbox, made if it is absent; "/" only for the root
   bool read_only = false;
@@ -74,11 +74,11 @@ struct Ready {
 
 struct Go {
   static constexpr uint8_t kType = 2;
-  std::string hostname;  // as Plan::hostname
+  std::string hostname;  // the rules of Plan::hostname
 
   std::string mac;   // 6 bytes: of the network device that becomes eth0; empty: loopback alone
-  uint32_t mtu = 0;  // of eth0
-  std::vector<AddressBytes> addresses;  // of eth0, each alone in its network
+  uint32_t mtu = 0;  // MTU of eth0
+  std::vector<AddressBytes> addresses;  // addresses of eth0, each alone in its network
   std::vector<AddressBytes> gateways;  // at most one for each family; reached by a route of its own
   std::vector<Neighbour> neighbours;
 

@@ -22,10 +22,6 @@
 #include "runtime/wire/start.h"
 
 namespace atl::spawner {
-namespace {
-
-// Sets `mask` for everything in the sandbox, and `more` for execd. `more` passes execve by being
-// inheritable, because every program of root's would get what is in the bounding set.
 Status SetCapabilities(uint64_t mask, uint64_t more) {
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
   __user_cap_data_struct data[2]{};
@@ -48,8 +44,6 @@ Status SetCapabilities(uint64_t mask, uint64_t more) {
   if (::syscall(SYS_capset, &header, data) != 0) return FailSys("capset");
   return {};
 }
-
-}  // namespace
 
 Result<UniqueFd> EnterUserNamespace(int user_namespace, uint64_t pass, int sysctls,
                                     uint64_t capabilities, uint64_t more) {

@@ -20,6 +20,10 @@ Status LimitUsers();
 // hard limit; 0: the usual ones.
 Status LimitProcess(uint64_t nofile);
 
+// Sets `mask` for everything beneath this process, and `more` for execd. `more` passes execve by
+// being inheritable, because every program of root's would get what is in the bounding set.
+Status SetCapabilities(uint64_t mask, uint64_t more);
+
 // Enters the sandbox's user namespace (a descriptor) as its root, with `capabilities` for
 // everything beneath. `more`: for execd alone, which gives it up; 0 or one capability. `sysctls`:
 // /proc/sys, to seal the namespace; -1: it is sealed already. /proc must be mounted. Returns the

@@ -34,20 +34,6 @@ Status AttachAt(int mount, int dir, const char* name) {
   return Attach(mount, target.get(), name);
 }
 
-// Makes the standard streams of the sandbox's program, under the names of process 1's. A user who
-// has one open may open it again. The directory is root's, as each /proc/PID/fd belongs to the
-// process's user.
-Status MakeStreams(int top) {
-  if (::symlinkat("/dev/null", top, "streams/0") != 0) return FailSys("symlink streams/0");
-  for (const char* name : {"streams/1", "streams/2"}) {
-    if (::mknodat(top, name, S_IFIFO | 0666, 0) != 0) {
-      return FailSys(std::string("mkfifo ") + name);
-    }
-  }
-  if (::fchmodat(top, "streams", 0500, 0) != 0) return FailSys("chmod streams");
-  return {};
-}
-
 Status MountStore(const Host& host, int top, int id_map) {
   // Opens the store by name, because only a mount of this namespace can be cloned, and descriptors
   // of the spawner belong to its own namespace.
@@ -132,6 +118,17 @@ Status MountSysfs(int top, int empty, const std::vector<cgroup::View>& views) {
 
 }  // namespace
 
+Status MakeStreams(int directory) {
+  if (::symlinkat("/dev/null", directory, "0") != 0) return FailSys("symlink streams/0");
+  for (const char* name : {"1", "2"}) {
+    if (::mknodat(directory, name, S_IFIFO | 0666, 0) != 0) {
+      return FailSys(std::string("mkfifo streams/") + name);
+    }
+  }
+  if (::fchmodat(directory, ".", 0500, 0) != 0) return FailSys("chmod streams");
+  return {};
+}
+
 Status MountTerminals(int target, gid_t group, uint32_t most) {
   const auto make = [&](const std::string& gid) {
     return NewMount("devpts",
@@ -182,7 +179,9 @@ Status AssembleMounts(const Host& host, uid_t base, int id_map, uint64_t shm_byt
     ATOLL_TRY(sys::OpenAt(top.get(), std::string("own/etc/") + name,
                           O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644));
   }
-  ATOLL_TRY(MakeStreams(top.get()));
+  ATOLL_ASSIGN(const UniqueFd streams,
+               sys::OpenBeneath(top.get(), "streams", O_RDONLY | O_DIRECTORY));
+  ATOLL_TRY(MakeStreams(streams.get()));
   ATOLL_ASSIGN(const UniqueFd empty, MountAt(top.get(), "empty", "tmpfs",
                                              {{"mode", "0555"}, {"size", "4k"}, {"nr_inodes", "2"}},
                                              kNoSuidDevExec | MOUNT_ATTR_RDONLY));

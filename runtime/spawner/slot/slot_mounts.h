@@ -34,6 +34,11 @@ inline constexpr const char* kOwnFiles[] = {"hostname", "hosts", "resolv.conf"};
 Status AssembleMounts(const Host& host, uid_t base, int id_map, uint64_t shm_bytes,
                       const std::vector<cgroup::View>& views);
 
+// Makes the standard streams of the sandbox's program, under the names of process 1's. A user who
+// has one open may open it again. The directory becomes root's alone, as each /proc/PID/fd belongs
+// to the process's user.
+Status MakeStreams(int directory);
+
 // Mounts a devpts of its own onto `target`, an O_PATH descriptor, for at most `most` terminals of
 // the group `group`.
 Status MountTerminals(int target, gid_t group, uint32_t most);
