@@ -1,0 +1,232 @@
+"""Sandboxes in virtual machines: what the other kinds can do, what this one adds, and what it refuses.
+
+The machines are emulated, so each costs seconds: a class shares one, and there are never more than
+two at once.
+"""
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+import unittest
+
+import atoll
+from atoll import SLOWNESS, until
+from box import Box, shell_image
+from egress import FAMILIES, V4, EgressTest, policy
+
+VM = atoll.BUILD / 'conformance/vm'
+SETTINGS = {'secure_runtime__vm_dir': str(VM), 'secure_runtime__vm_accel': 'tcg',
+            'secure_runtime__type': 'microvm', 'secure_runtime__minimum': 'namespace'}
+# An emulated boot beside other work.
+BOOT = 120 * SLOWNESS
+
+
+def kernel(sandbox):
+    return sandbox.out('uname -r')
+
+
+def processes():
+    out = subprocess.run(['ps', '-eo', 'pid,ppid,args'], check=True, capture_output=True, text=True).stdout
+    return [(int(pid), int(parent), word) for pid, parent, word in
+            (line.split()[:3] for line in out.splitlines()[1:])]
+
+
+class MachineTest(unittest.TestCase):
+
+    def state(self, box):
+        return self.daemon.request('GET', f'/v1/sandboxes/{box.id}')['status']
+
+    def ended(self, box):
+        return until(lambda: self.state(box)['state'] in ('Failed', 'Terminated') and self.state(box), BOOT,
+                     'its end is noticed')
+
+    def part(self, name):
+        """The pid of the machine's process of that name. A slot in stock has a guard alone."""
+        qemu, guard = next((pid, parent) for pid, parent, word in processes() if word.endswith('qemu-system-x86_64'))
+        if name == 'guard':
+            return guard
+        if name == 'qemu':
+            return qemu
+        return next(pid for pid, parent, word in processes() if parent == guard and word.endswith(name))
+
+
+class Shared(MachineTest):
+
+    @classmethod
+    def setUpClass(cls):
+        cls.shared = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory(dir='/var/tmp')))
+        cls.shared.chmod(0o755)
+        (cls.shared / 'f').write_text('of the host', encoding='utf-8')
+        cls.daemon = cls.enterClassContext(atoll.Daemon(
+            **SETTINGS, storage_allowed_host_paths=[str(cls.shared)]))
+        cls.image = shell_image(cls.daemon)
+        cls.box = Box(cls.daemon, cls.image, resourceLimits={'memory': '256Mi', 'cpu': '1'}, volumes=[
+            {'name': 'data', 'mountPath': '/data', 'pvc': {'claimName': 'microvm-data'}},
+            {'name': 'shared', 'mountPath': '/shared', 'readOnly': True, 'host': {'path': str(cls.shared)}}])
+
+    def other(self, **fields):
+        box = Box(self.daemon, self.image, **fields)
+        self.addCleanup(self.daemon.delete, box.id)
+        return box
+
+
+class Seen(Shared):
+
+    def test_another_kernel(self):
+        self.assertNotEqual(kernel(self.box), os.uname().release)
+        plain = self.other(extensions={'isolation': 'namespace'})
+        self.assertEqual(kernel(plain), os.uname().release)
+
+    def test_the_answers_name_it(self):
+        self.assertEqual(self.daemon.request('GET', '/health')['isolation'],
+                         {'type': 'microvm', 'available': ['namespace', 'microvm']})
+
+    def test_memory_and_processors_of_the_request(self):
+        total = int(self.box.out("awk '/MemTotal/ {print $2}' /proc/meminfo"))
+        # The kernel's own part is not in it.
+        self.assertLess(total, 256 << 10)
+        self.assertGreater(total, 200 << 10)
+        self.assertEqual(self.box.out('nproc'), '1')
+
+    def test_who_one_is(self):
+        self.assertEqual(self.box.out('id -u; id -un; hostname').split(),
+                         ['0', 'root', self.box.id.replace('-', '')[:12]])
+        self.assertEqual(self.box.out('id -u', uid=1000, gid=1000), '1000')
+        plain = self.other(extensions={'isolation': 'namespace'})
+        show = "awk '/CapBnd/ {print $2}' /proc/self/status"
+        self.assertEqual(self.box.out(show), plain.out(show))
+
+    def test_its_processes_have_no_rights_and_see_no_store(self):
+        # Not the host's root, and nor is anything else of the sandbox.
+        for name in ('guard', 'qemu', 'virtiofsd'):
+            status = pathlib.Path(f'/proc/{self.part(name)}/status').read_text(encoding='ascii')
+            fields = {line.split()[0]: line.split()[1:] for line in status.splitlines() if line.strip()}
+            self.assertTrue(all(int(uid) >= 1 << 20 for uid in fields['Uid:']), (name, fields['Uid:']))
+            if name != 'virtiofsd':
+                self.assertEqual([int(fields[f'Cap{kind}:'][0], 16) for kind in ('Prm', 'Eff')], [0, 0], name)
+        self.assertEqual(os.listdir(f'/proc/{self.part("guard")}/root/store'), [])
+        qemu = pathlib.Path(f'/proc/{self.part("qemu")}/status').read_text(encoding='ascii')
+        self.assertIn('Seccomp:\t2', qemu)
+
+
+class Works(Shared):
+
+    def test_commands(self):
+        stdout, stderr, last = self.box.run('echo out; echo err >&2; exit 7')
+        self.assertEqual((stdout, stderr, last['error']['evalue']), (['out\n'], ['err\n'], '7'))
+        self.assertEqual(self.box.out('seq 100000 | tail -n 1'), '100000')
+
+    def test_sessions_background_and_terminals(self):
+        session = self.box.call('POST', '/session').json['session_id']
+        path = f'/session/{session}/run'
+        self.assertEqual(self.box.events(path, {'command': 'cd /srv; x=kept'})[-1]['type'], 'execution_complete')
+        told = [e['text'] for e in self.box.events(path, {'command': 'echo "$PWD $x"'}) if e['type'] == 'stdout']
+        self.assertEqual(''.join(told).strip(), '/srv kept')
+        command = self.box.background('echo behind; sleep 1000')
+        until(lambda: self.box.call('GET', f'/command/{command}/logs').body == b'behind\n', BOOT, 'its log')
+        self.assertEqual(self.box.call('DELETE', f'/command?id={command}').status, 200)
+        shown, client = atoll.at_a_terminal(b'tty; exit 3\n', 'exec', '-it', self.box.id, 'bash',
+                                            env=self.daemon.client_env())
+        self.assertIn(b'/dev/pts/', shown)
+        self.assertEqual(client.wait(BOOT), 3)
+
+    def test_ports(self):
+        self.box.background('httpd -f -p 8000 -h /srv')
+        self.box.out('echo page >/srv/page')
+        page = lambda: self.daemon.send('GET', self.box.port(8000) + '/page').read()
+        until(lambda: page() == b'page\n', BOOT, 'the page')
+
+    def test_files_through_the_api_and_inside(self):
+        self.assertEqual(self.box.upload(({'path': '/srv/deep/file'}, b'x' * 300_000)).status, 200)
+        self.assertEqual(self.box.out('wc -c </srv/deep/file'), '300000')
+        self.box.out('echo inside >/srv/f; ln -s f /srv/l; mkfifo /srv/p; chown 1000:1000 /srv/f; chmod 640 /srv/f')
+        self.assertEqual(self.box.get('/files/download', path='/srv/l').body, b'inside\n')
+        self.assertEqual(self.box.out('stat -c "%u %g %a" /srv/f'), '1000 1000 640')
+
+    def test_a_large_answer_and_a_client_that_leaves(self):
+        self.assertEqual(len(self.box.out('head -c 3000000 /dev/zero | tr "\\0" x')), 3_000_000)
+        response = self.box.open('POST', '/command', {'command': 'yes'})
+        response.read(1 << 20)
+        response.close()
+        self.assertEqual(self.box.out('echo still'), 'still')
+
+    def test_what_is_written_is_in_the_differences(self):
+        self.box.out('mkdir -p /opt/d; echo kept >/opt/d/f; echo t >/tmp/t; rm /etc/group')
+        changes = {(item['kind'], item['path'])
+                   for item in self.daemon.request('GET', f'/v1/sandboxes/{self.box.id}/diff')['items']}
+        self.assertLessEqual({('added', '/opt/d/f'), ('added', '/tmp/t'), ('deleted', '/etc/group')}, changes)
+
+    def test_volumes_and_directories_of_the_host(self):
+        self.box.out('echo of the machine >/data/f')
+        plain = self.other(extensions={'isolation': 'namespace'}, volumes=[
+            {'name': 'data', 'mountPath': '/data', 'pvc': {'claimName': 'microvm-data'}}])
+        self.assertEqual(plain.out('cat /data/f'), 'of the machine')
+        plain.out('echo of another >/data/g')
+        self.assertEqual(self.box.out('cat /data/g'), 'of another')
+        self.assertEqual(self.box.out('cat /shared/f'), 'of the host')
+        _, _, last = self.box.run('echo x >/shared/f')
+        self.assertEqual(last['type'], 'error')
+
+    def test_what_it_cannot_do(self):
+        answer = self.box.call('POST', '/v1/isolated/session', {'profile': 'strict'})
+        self.assertEqual(answer.status, 501, answer.body)
+        self.assertIn(b'microvm', answer.body)
+
+
+class Ends(MachineTest):
+
+    def setUp(self):
+        self.daemon = self.enterContext(atoll.Daemon(**SETTINGS))
+        self.image = shell_image(self.daemon, bash=False)
+
+    def test_an_entrypoint_that_ends(self):
+        box = Box(self.daemon, self.image, entrypoint=['sh', '-c', 'exit 9'])
+        self.assertIn('9', self.ended(box)['message'])
+
+    def test_an_entrypoint_that_is_not_there(self):
+        box = Box(self.daemon, self.image, entrypoint=['/nope'])
+        self.assertIn('/nope', self.ended(box)['message'])
+
+    def test_it_outlives_daemon_and_spawner(self):
+        box = Box(self.daemon, self.image)
+        box.out('echo on >/f')
+        self.daemon.kill()
+        self.daemon.start()
+        self.assertEqual(Box.of(self.daemon, box.id).out('cat /f'), 'on')
+        self.daemon.kill_spawner()
+        until(lambda: self.daemon.request('GET', '/health')['status'] == 'healthy', BOOT, 'there is a spawner')
+        self.assertEqual(Box.of(self.daemon, box.id).out('cat /f'), 'on')
+        self.daemon.upgrade_spawner()
+        self.assertEqual(Box.of(self.daemon, box.id).out('cat /f'), 'on')
+
+    def test_the_death_of_each_part_is_its_end(self):
+        for name in ('guard', 'qemu', 'virtiofsd'):
+            with self.subTest(name):
+                box = Box(self.daemon, self.image)
+                self.assertEqual(box.out('echo up'), 'up')
+                os.kill(self.part(name), signal.SIGKILL)
+                self.assertEqual(self.ended(box)['state'], 'Failed')
+                until(lambda: not any(word.endswith('qemu-system-x86_64') for _, _, word in processes()), BOOT,
+                      'nothing of it is left')
+                self.daemon.delete(box.id)
+
+
+class Network(EgressTest):
+    settings = SETTINGS
+
+    def test_names_and_addresses(self):
+        with self.own_box(policy('good.example')) as box:
+            self.assertNotEqual(kernel(box), os.uname().release)
+            for net in FAMILIES:
+                with self.subTest(net):
+                    self.assertEqual(box.lookup('good.example', net), [net.at(10)])
+                    self.assert_served(box.http(net.at(10), 'good.example'), 'good.example')
+                    self.assertNotEqual(box.tcp(net.at(12), 80, send=b'x').word, 'ok')
+            self.assertEqual(box.dig('evil.example').addresses(), [])
+            box.policy('PUT', policy('evil.example'))
+            self.assertEqual(box.lookup('evil.example', V4), [V4.at(12)])
+
+
+if __name__ == '__main__':
+    unittest.main()
