@@ -50,12 +50,14 @@ bool Streams::Stream::HasPacket() const {
 }
 
 Streams::Streams(EventLoop& loop, uint64_t guest_cid, Virtqueue& to_guest, Virtqueue& from_guest,
-                 VsockDevice::Handler handler, std::function<void(Error)> broken)
+                 VsockDevice::Handler handler, const VsockDevice::Limits& limits,
+                 std::function<void(Error)> broken)
     : loop_(loop),
       guest_cid_(guest_cid),
       to_guest_(to_guest),
       from_guest_(from_guest),
       handler_(std::move(handler)),
+      limits_(limits),
       broken_(std::move(broken)),
       next_port_(kFirstPort),
       given_(kMaxBatch) {}
@@ -127,7 +129,7 @@ void Streams::Connect(uint32_t port, UniqueFd socket) {
   Stream* stream = Add(Key(port, next_port_), State::kAsked, std::move(socket));
   next_port_ = next_port_ == kLastPort ? kFirstPort : next_port_ + 1;
   if (stream == nullptr) return;
-  stream->timer = loop_.After(kConnectTimeoutUs, [this, stream] { ResetStream(*stream); });
+  stream->timer = loop_.After(limits_.connect_us, [this, stream] { ResetStream(*stream); });
   stream->owed = kRequest;
   Queue(*stream);
 }
@@ -452,7 +454,7 @@ Result<bool> Streams::Give(Stream& stream) {
     stream.state = State::kClosing;
     loop_.Unwatch(std::exchange(stream.watch, 0));
     stream.socket.reset();
-    stream.timer = loop_.After(kCloseTimeoutUs, [this, &stream] { ResetStream(stream); });
+    stream.timer = loop_.After(limits_.close_us, [this, &stream] { ResetStream(stream); });
   }
   Queue(stream);
   return true;

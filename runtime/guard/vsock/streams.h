@@ -32,7 +32,8 @@ class Streams {
   // `to_guest` and `from_guest` are the queues rx and tx of the driver, borrowed. `broken` is
   // called when the guest broke one of them; then CloseAll is the only call that makes sense.
   Streams(EventLoop& loop, uint64_t guest_cid, Virtqueue& to_guest, Virtqueue& from_guest,
-          VsockDevice::Handler handler, std::function<void(Error)> broken);
+          VsockDevice::Handler handler, const VsockDevice::Limits& limits,
+          std::function<void(Error)> broken);
   Streams(const Streams&) = delete;
   Streams& operator=(const Streams&) = delete;
   ~Streams() { CloseAll(); }
@@ -100,7 +101,7 @@ class Streams {
   static uint64_t Key(uint32_t guest_port, uint32_t host_port) {
     return uint64_t{guest_port} << 32 | host_port;
   }
-  bool Full() const { return streams_.size() + leaving_.size() >= kMaxStreams; }
+  bool Full() const { return streams_.size() + leaving_.size() >= limits_.streams; }
   Stream* Add(uint64_t key, State state, UniqueFd socket);
   void Remove(Stream& stream);
   void Unqueue(Stream& stream);
@@ -136,6 +137,7 @@ class Streams {
   Virtqueue& to_guest_;
   Virtqueue& from_guest_;
   const VsockDevice::Handler handler_;
+  const VsockDevice::Limits limits_;
   const std::function<void(Error)> broken_;
   std::function<void()> delivered_;
   bool closed_ = false;

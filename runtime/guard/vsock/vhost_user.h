@@ -25,7 +25,7 @@ namespace atl::vsock {
 
 class VhostUser {
  public:
-  // What the messages are for. None of the calls may destroy the VhostUser.
+  // The device that the messages are about. None of the calls may destroy the VhostUser.
   class Device {
    public:
     // A queue has started or was kicked.
@@ -91,7 +91,7 @@ class VhostUser {
   const std::string config_;
   Device& device_;
   EventLoop::Id watch_ = 0;
-  std::string received_;  // of the message that is not whole yet
+  std::string received_;  // bytes of the message that is not whole yet
   std::vector<UniqueFd> descriptors_;
   uint64_t features_ = 0, protocol_ = 0;
   bool ended_ = false;

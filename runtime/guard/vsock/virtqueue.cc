@@ -10,7 +10,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "virtio 1 is little-endian");
 
-// As in virtio 1.2, 2.7. linux/virtio_ring.h is no C++.
+// The layout is the one of virtio 1.2, 2.7. linux/virtio_ring.h is no C++.
 struct Descriptor {
   uint64_t address;
   uint32_t size;
@@ -23,8 +23,8 @@ struct Used {
 };
 static_assert(sizeof(Descriptor) == 16 && sizeof(Used) == 8);
 constexpr uint16_t kNext = 1, kWrite = 2;  // flags of a descriptor
-constexpr uint16_t kNoInterrupt = 1;       // of the available ring
-constexpr uint16_t kNoNotify = 1;          // of the used ring
+constexpr uint16_t kNoInterrupt = 1;       // a flag of the available ring
+constexpr uint16_t kNoNotify = 1;          // a flag of the used ring
 constexpr size_t kRingHead = 4;            // flags and index, of both rings
 constexpr size_t kIndex = 2;               // the index's offset
 

@@ -27,7 +27,7 @@ class Virtqueue {
   // One buffer: a chain of descriptors, all of the queue's direction.
   struct Chain {
     uint16_t head = 0;
-    std::vector<iovec> parts;  // in guest memory
+    std::vector<iovec> parts;  // parts of the guest's memory
     size_t size = 0;           // bytes of all parts
   };
   // Addresses of the rings in the monitor's address space.
@@ -78,8 +78,8 @@ class Virtqueue {
   std::byte* descriptors_ = nullptr;
   std::byte* available_ = nullptr;
   std::byte* used_ = nullptr;
-  uint16_t next_ = 0;  // of the available ring
-  uint16_t done_ = 0;  // of the used ring
+  uint16_t next_ = 0;  // index in the available ring
+  uint16_t done_ = 0;  // index in the used ring
   uint16_t seen_ = 0;  // the available ring has buffers up to here
   bool unpublished_ = false;
   bool untold_ = false;

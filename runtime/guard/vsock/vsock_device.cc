@@ -18,14 +18,16 @@ constexpr uint64_t kFirstGuestCid = 3, kLastGuestCid = 0xfffffffe;
 
 class Device final : public VsockDevice, private VhostUser::Device {
  public:
-  Device(EventLoop& loop, UniqueFd listener, uint64_t guest_cid, Handler handler, Ended ended)
+  Device(EventLoop& loop, UniqueFd listener, uint64_t guest_cid, Handler handler, Ended ended,
+         const Limits& limits)
       : loop_(loop),
         listener_(std::move(listener)),
         ended_(std::move(ended)),
+        limits_(limits),
         monitor_(loop, std::string(reinterpret_cast<const char*>(&guest_cid), sizeof guest_cid),
                  *this),
         streams_(loop, guest_cid, monitor_.to_guest(), monitor_.from_guest(), std::move(handler),
-                 [this](Error why) { Stop(Fail(std::move(why))); }) {}
+                 limits, [this](Error why) { Stop(Fail(std::move(why))); }) {}
   ~Device() override { loop_.Cancel(timer_); }
 
   Status Begin() {
@@ -55,7 +57,7 @@ class Device final : public VsockDevice, private VhostUser::Device {
     if (why) why = streams_.Drain();
     if (!why) return Stop(std::move(why));
     monitor_.Close();
-    timer_ = loop_.After(kCloseTimeoutUs, [this] { Stop({}); });
+    timer_ = loop_.After(limits_.close_us, [this] { Stop({}); });
     streams_.Finish([this] { Stop({}); });
   }
 
@@ -71,6 +73,7 @@ class Device final : public VsockDevice, private VhostUser::Device {
   EventLoop& loop_;
   UniqueFd listener_;
   Ended ended_;
+  const Limits limits_;
   EventLoop::Id timer_ = 0;  // until host sockets have taken the rest
   std::unique_ptr<Acceptor> acceptor_;
   VhostUser monitor_;
@@ -82,7 +85,7 @@ class Device final : public VsockDevice, private VhostUser::Device {
 
 Result<std::unique_ptr<VsockDevice>> VsockDevice::Start(EventLoop& loop, UniqueFd listener,
                                                         uint64_t guest_cid, Handler handler,
-                                                        Ended ended) {
+                                                        Ended ended, const Limits& limits) {
   if (guest_cid < kFirstGuestCid || guest_cid > kLastGuestCid) {
     return Fail(Code::kInvalidArgument, "virtio socket: not a guest's CID");
   }
@@ -91,7 +94,7 @@ Result<std::unique_ptr<VsockDevice>> VsockDevice::Start(EventLoop& loop, UniqueF
     return FailSys("fcntl listener");
   }
   auto device = std::make_unique<Device>(loop, std::move(listener), guest_cid, std::move(handler),
-                                         std::move(ended));
+                                         std::move(ended), limits);
   ATOLL_TRY(device->Begin());
   return device;
 }

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
 
 #include "runtime/base/event_loop.h"
 #include "runtime/base/result.h"
@@ -22,18 +23,20 @@
 namespace atl::vsock {
 
 inline constexpr uint64_t kHostCid = 2;
-// Streams of one device, those included whose last bytes a host socket has not taken yet.
-inline constexpr size_t kMaxStreams = 1024;
 // Bytes of one stream that may wait here for a host socket.
 inline constexpr size_t kStreamBuffer = 256 << 10;
-// A guest answers a connection within this time, or the connection is refused.
-inline constexpr int64_t kConnectTimeoutUs = 10'000'000;
-// A guest confirms the end of a stream within this time, or the stream is reset. Host sockets take
-// the rest within this time once the monitor has gone.
-inline constexpr int64_t kCloseTimeoutUs = 8'000'000;
 
 class VsockDevice {
  public:
+  struct Limits {
+    // Streams at a time, those included whose last bytes a host socket has not taken yet.
+    size_t streams = 1024;
+    // A guest that does not answer a connection in this time has refused it.
+    int64_t connect_us = 10'000'000;
+    // A stream whose end the guest does not confirm in this time is reset. Host sockets that do not
+    // take the rest in this time, once the monitor has gone, lose it.
+    int64_t close_us = 8'000'000;
+  };
   // Called when the guest connects to `port` of the host. Returns the connected stream socket that
   // the guest's stream is joined with, or an error: the guest's connection is refused. Must not
   // destroy the device.
@@ -47,13 +50,19 @@ class VsockDevice {
   // monitor. `guest_cid` is between 3 and 2^32 - 2. `loop` is borrowed.
   static Result<std::unique_ptr<VsockDevice>> Start(EventLoop& loop, UniqueFd listener,
                                                     uint64_t guest_cid, Handler handler,
-                                                    Ended ended);
+                                                    Ended ended, const Limits& limits);
+  static Result<std::unique_ptr<VsockDevice>> Start(EventLoop& loop, UniqueFd listener,
+                                                    uint64_t guest_cid, Handler handler,
+                                                    Ended ended) {
+    return Start(loop, std::move(listener), guest_cid, std::move(handler), std::move(ended),
+                 Limits{});
+  }
   virtual ~VsockDevice() = default;  // closes all streams
 
   // Joins `socket`, a connected stream socket, with a new stream to `port` of the guest. The end of
   // either direction and the end of both are passed on both ways. The socket is closed if the
-  // guest refuses, does not answer in kConnectTimeoutUs, or has kMaxStreams streams. Before the
-  // guest's driver is up, a connection waits for it, in that time.
+  // guest refuses, does not answer in time, or has too many streams. A connection waits, in that
+  // time, until the guest's driver is up; before the guest listens on the port, it is refused.
   virtual void Connect(uint32_t port, UniqueFd socket) = 0;
 };
 
