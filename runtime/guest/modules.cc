@@ -9,14 +9,15 @@
 #include <string>
 
 #include "runtime/base/sys.h"
-#include "runtime/guest/paths.h"
+#include "runtime/wire/initramfs.h"
 
 namespace atl::guest {
 
 Status LoadModules() {
   constexpr size_t kMostOrder = 64 << 10;
-  ATOLL_ASSIGN(const UniqueFd folder, sys::Open(kModulesPath, O_PATH | O_DIRECTORY));
-  ATOLL_ASSIGN(const std::string order, sys::ReadFileAt(folder.get(), kModuleOrder, kMostOrder));
+  ATOLL_ASSIGN(const UniqueFd folder, sys::Open(wire::vm::kModulesPath, O_PATH | O_DIRECTORY));
+  ATOLL_ASSIGN(const std::string order,
+               sys::ReadFileAt(folder.get(), wire::vm::kModuleOrder, kMostOrder));
   for (size_t at = 0; at < order.size();) {
     const size_t end = std::min(order.find('\n', at), order.size());
     const std::string name = order.substr(at, end - at);

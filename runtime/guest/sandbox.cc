@@ -13,13 +13,13 @@
 
 #include "runtime/base/move_descriptors.h"
 #include "runtime/base/sys.h"
-#include "runtime/guest/paths.h"
 #include "runtime/guest/shares.h"
 #include "runtime/spawner/kernel/devices.h"
 #include "runtime/spawner/kernel/mounts.h"
 #include "runtime/spawner/rules/config.h"
 #include "runtime/spawner/slot/execd_process.h"
 #include "runtime/spawner/slot/slot_mounts.h"
+#include "runtime/wire/initramfs.h"
 #include "runtime/wire/start.h"
 
 namespace atl::guest {
@@ -164,7 +164,7 @@ Result<int> Furnish(const wire::vm::Go& go, int execd) {
 }  // namespace
 
 Result<pid_t> StartSandbox(const wire::vm::Go& go) {
-  ATOLL_ASSIGN(const UniqueFd execd, sys::Open(kExecdPath, O_RDONLY));
+  ATOLL_ASSIGN(const UniqueFd execd, sys::Open(wire::vm::kExecdPath, O_RDONLY));
   ATOLL_ASSIGN(sys::Pipe report, sys::MakePipe());
   clone_args args{};
   args.flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS;

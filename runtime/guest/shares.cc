@@ -40,7 +40,8 @@ class Devices {
     const std::string staging = "/" + share.tag;
     if (std::find(attached_.begin(), attached_.end(), share.tag) == attached_.end()) {
       ATOLL_ASSIGN(const UniqueFd whole, Whole(share.tag));
-      if (::mkdir(staging.c_str(), 0700) != 0) return FailSys("mkdir " + staging);
+      if (::mkdir(staging.c_str(), 0700) != 0 && errno != EEXIST)
+        return FailSys("mkdir " + staging);
       ATOLL_ASSIGN(const UniqueFd target, sys::Open(staging, O_PATH | O_DIRECTORY));
       ATOLL_TRY(Attach(whole.get(), target.get(), staging.c_str()));
       attached_.push_back(share.tag);

@@ -87,39 +87,9 @@ Status OpenGvisor(const Config& config, Host& host) {
   return {};
 }
 
-Result<bool> HasKvm(const Config& config) {
-  if (config.vm_accel == VmAccel::kTcg) return false;
-  const UniqueFd kvm(::open("/dev/kvm", O_RDWR | O_CLOEXEC));
-  if (kvm) return true;
-  const Error missing = SysError("/dev/kvm", errno);
-  if (config.vm_accel == VmAccel::kAuto && config.vm_emulation) return false;
-  return Fail(Code::kFailedPrecondition,
-              "virtual machines need " + missing.message() +
-                  "; emulation is five to twenty times slower, and has to be allowed "
-                  "(secure_runtime.vm_allow_emulation)");
-}
-
-// Whoever could change one of them would be root of every sandbox of the tier.
-Status CheckOfRoot(const std::string& path) {
-  struct stat info {};
-  if (::stat(path.c_str(), &info) != 0) return FailSys("stat " + path);
-  return CheckWriters(path, info, {0});
-}
-
 Status OpenVm(const Config& config, Host& host) {
   if (config.vm_dir.empty()) return {};
-  VmPrograms vm;
-  for (const std::string& program : {config.qemu, config.virtiofsd}) {
-    // A machine's processes see this directory of the host.
-    if (!program.starts_with("/usr/")) {
-      return Fail(Code::kInvalidArgument, program + " is not in /usr");
-    }
-    ATOLL_TRY(CheckOfRoot(program));
-  }
-  for (const char* name : {kVmKernel, kVmInitramfs}) {
-    ATOLL_TRY(CheckOfRoot(config.vm_dir + name));
-  }
-  ATOLL_ASSIGN(vm.kvm, HasKvm(config));
+  ATOLL_ASSIGN(VmPrograms vm, OpenVmPrograms(config));
   ATOLL_ASSIGN(vm.guard, SealFirst("vm", config.vm_guard));
   host.vm = std::move(vm);
   return {};

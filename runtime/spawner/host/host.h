@@ -8,17 +8,12 @@
 
 #include "cgroup/tree.h"
 #include "runtime/base/unique_fd.h"
+#include "runtime/spawner/host/vm_programs.h"
 #include "runtime/spawner/rules/config.h"
 #include "runtime/spawner/rules/seccomp.h"
 #include "runtime/spawner/store/store.h"
 
 namespace atl::spawner {
-
-// What a virtual machine is started with.
-struct VmPrograms {
-  UniqueFd guard;    // a sealed memfd, as execd's
-  bool kvm = false;  // else its instructions are emulated
-};
 
 struct Host {
   Config config;

@@ -158,8 +158,9 @@ Result<Config> ParseCommandLine(int argc, char** argv) {
   config.intercept = own_directory + "/atoll-intercept";
   config.guard = own_directory + "/atoll-guard";
   config.vm_guard = own_directory + "/atoll-vm";
-  config.qemu = "/usr/bin/qemu-system-x86_64";
-  config.virtiofsd = "/usr/lib/qemu/virtiofsd";
+  config.vm_init = own_directory + "/atoll-vm-init";
+  config.qemu = kQemu;
+  config.virtiofsd = kVirtiofsd;
   bool user_given = false;
   for (int i = 1; i < argc; i += 2) {
     const std::string_view flag = argv[i];

@@ -54,7 +54,9 @@ enum class VmAccel : uint8_t { kAuto, kKvm, kTcg };
 inline constexpr std::string_view kVmAccelNames[] = {"auto", "kvm", "tcg"};
 // Files of Config::vm_dir.
 inline constexpr const char kVmKernel[] = "/kernel";
-inline constexpr const char kVmInitramfs[] = "/initramfs";
+inline constexpr const char kVmModules[] = "/modules";
+inline constexpr const char kQemu[] = "/usr/bin/qemu-system-x86_64";
+inline constexpr const char kVirtiofsd[] = "/usr/lib/qemu/virtiofsd";
 
 struct Config {
   std::string data_dir;
@@ -73,12 +75,13 @@ struct Config {
   std::string intercept;
   std::string guard;
   std::string runsc;  // gVisor's program, absolute; empty: this host has no gVisor
-  // The directory of `atoll vm prepare`, with kernel and initramfs; empty: no virtual machines.
+  // The directory of `atoll vm prepare`, with kernel and modules; empty: no virtual machines.
   std::string vm_dir;
   VmAccel vm_accel = VmAccel::kAuto;
   bool vm_emulation = false;  // kAuto may emulate
   std::string vm_guard;
-  std::string qemu;  // in /usr, as the next
+  std::string vm_init;  // the guest's process 1
+  std::string qemu;     // in /usr, as the next
   std::string virtiofsd;
   int ready_fd = -1;        // gets one byte once requests are answered
   bool respawn = false;     // start a successor, because no systemd starts the spawner again

@@ -103,7 +103,7 @@ Status MountTreeOfVm(SlotState& state) {
   ATOLL_ASSIGN(state.tun, sys::Open("/dev/net/tun", O_RDWR | O_NONBLOCK));
   ATOLL_ASSIGN(const UniqueFd usr, CloneReadOnly("/usr"));
   ATOLL_ASSIGN(const UniqueFd kernel, CloneReadOnly(host.config.vm_dir + kVmKernel));
-  ATOLL_ASSIGN(const UniqueFd initrd, CloneReadOnly(host.config.vm_dir + kVmInitramfs));
+  ATOLL_ASSIGN(const UniqueFd initrd, CloneReadOnly(host.vm->initramfs));
   ATOLL_TRY(MountTree(state));
   ATOLL_TRY(MountGuardDirectory());
   return MakeMachineRoot(usr, kernel, initrd, host.vm->kvm);
