@@ -74,6 +74,9 @@ struct Config {
   std::vector<std::string> allowed_tiers;  // tiers that a create may ask for; empty: all
   std::string minimum_isolation;           // weakest tier of a sandbox; empty: `isolation`
   std::string runsc;                       // gVisor's program, absolute; empty: no gVisor
+  std::string vm_dir;  // directory of `atoll vm prepare`; empty: vm in data_dir, if it was prepared
+  std::string vm_accel = "auto";    // auto, kvm or tcg
+  bool vm_allow_emulation = false;  // auto may emulate
   // [gpu]
   std::string gpu_kind;     // "nvidia.com/gpu"; empty: sandboxes have no GPU
   bool gpu_shared = false;  // several sandboxes may have one

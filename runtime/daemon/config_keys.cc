@@ -153,6 +153,14 @@ Status SetSwapKind(const Values& v, Config* c) {
   return {};
 }
 
+Status SetVmAccel(const Values& v, Config* c) {
+  if (v[0] != "auto" && v[0] != "kvm" && v[0] != "tcg") {
+    return Fail(BadValue(v[0], "use auto, kvm or tcg"));
+  }
+  c->vm_accel = v[0];
+  return {};
+}
+
 Status SetLevel(const Values& v, Config* c) {
   // Upstream's files write levels in capitals, and have more names.
   std::string name = v[0];
@@ -376,7 +384,19 @@ void AddIsolationKeys(std::vector<Key>* keys) {
                "weakest isolation that any sandbox may have; empty: secure_runtime.type"),
        TextKey("secure_runtime", "runsc", &Config::runsc, CheckOptionalPath,
                "gVisor's program, a file that only root can write, for sandboxes with isolation "
-               "gvisor; read when the spawner starts; empty: this host has no gVisor")});
+               "gvisor; read when the spawner starts; empty: this host has no gVisor"),
+       TextKey(
+           "secure_runtime", "vm_dir", &Config::vm_dir, CheckOptionalPath,
+           "directory that 'atoll vm prepare' has written, for sandboxes with isolation "
+           "microvm; read when the spawner starts; empty: vm in storage.data_dir, and this host "
+           "has no virtual machines if that is not there"),
+       {"secure_runtime", "vm_accel", Kind::kText,
+        "who runs the instructions of virtual machines: kvm, the processor; tcg, QEMU's emulation; "
+        "auto, the processor, and emulation where secure_runtime.vm_allow_emulation allows it",
+        SetVmAccel, [](const Config& c) { return Values{c.vm_accel}; }},
+       BoolKey("secure_runtime", "vm_allow_emulation", &Config::vm_allow_emulation,
+               "whether virtual machines may be emulated where the host has no KVM; programs are "
+               "five to twenty times slower then")});
 }
 
 void AddGpuKeys(std::vector<Key>* keys) {

@@ -30,6 +30,14 @@ constexpr int kServedByAnother = 3;
 // Number of the descriptor in the spawner; 0 to 2 are the standard streams.
 constexpr int kReadyFd = 3;
 
+// Returns an empty text if this host is to have no virtual machines. `atoll vm prepare` on a host
+// is the wish to have some.
+std::string VmDirectory(const Config& config) {
+  if (!config.vm_dir.empty()) return config.vm_dir;
+  const std::string usual = config.data_dir + "/vm";
+  return ::access(usual.c_str(), F_OK) == 0 ? usual : "";
+}
+
 Result<std::vector<std::string>> SpawnerArguments(const Config& config) {
   std::vector<std::string> arguments = {kProgram,       "--data-dir", config.data_dir, "--run-dir",
                                         config.run_dir, "--user",     config.user};
@@ -47,6 +55,10 @@ Result<std::vector<std::string>> SpawnerArguments(const Config& config) {
     arguments.insert(arguments.end(), {"--object-store", store});
   }
   if (!config.runsc.empty()) arguments.insert(arguments.end(), {"--runsc", config.runsc});
+  if (const std::string directory = VmDirectory(config); !directory.empty()) {
+    arguments.insert(arguments.end(), {"--vm-dir", directory, "--vm-accel", config.vm_accel});
+    if (config.vm_allow_emulation) arguments.insert(arguments.end(), {"--vm-emulation", "yes"});
+  }
   if (config.gpu_kind.empty()) return arguments;
   auto devices = ReadCdi(config.gpu_spec_dirs, config.gpu_kind);
   if (!devices) return Fail(std::move(devices).error().Wrap("gpu.kind " + config.gpu_kind));

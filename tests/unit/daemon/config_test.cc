@@ -166,6 +166,21 @@ runsc = "/usr/local/bin/runsc"
 )");
   EXPECT_TRUE(CheckConfig(c));
   EXPECT_EQ(c.runsc, "/usr/local/bin/runsc");
+  EXPECT_EQ(c.vm_accel, "auto");
+  EXPECT_FALSE(c.vm_allow_emulation);
+  const Config vm = Parsed(R"(
+[secure_runtime]
+vm_dir = "/srv/vm"
+vm_accel = "tcg"
+vm_allow_emulation = true
+)");
+  EXPECT_EQ(vm.vm_dir, "/srv/vm");
+  EXPECT_EQ(vm.vm_accel, "tcg");
+  EXPECT_TRUE(vm.vm_allow_emulation);
+  EXPECT_NE(ErrorOf("[secure_runtime]\nvm_dir = \"vm\"").find("secure_runtime.vm_dir"),
+            std::string::npos);
+  EXPECT_NE(ErrorOf("[secure_runtime]\nvm_accel = \"hvf\"").find("use auto, kvm or tcg"),
+            std::string::npos);
   EXPECT_NE(ErrorOf("[secure_runtime]\nrunsc = \"runsc\"").find("secure_runtime.runsc"),
             std::string::npos);
   const sandbox::Isolation::Policy policy = IsolationPolicyOf(c);
