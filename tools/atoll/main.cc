@@ -88,6 +88,7 @@ void AddVerbs(Verb& root, const Settings& settings) {
   AddLoginVerbs(root, settings);
   AddTenantVerbs(root, settings);
   AddUsageVerb(root, settings);
+  AddVmVerbs(root, settings);
   AddHelpVerbs(root, settings);
   root.Says(
       "Examples:\n"

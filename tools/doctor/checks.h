@@ -39,6 +39,9 @@ std::vector<Finding> CheckDaemon(const cli::Settings& settings);
 // gpu.cc: empty on a host without GPUs.
 std::vector<Finding> CheckGpu();
 
+// vm.cc: empty on a host that was not prepared for virtual machines.
+std::vector<Finding> CheckVm(const HostOptions& options);
+
 // service.cc
 Finding CheckUser(const HostOptions& options);
 Finding CheckPort(const HostOptions& options);

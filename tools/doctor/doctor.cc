@@ -27,6 +27,7 @@ std::vector<Finding> Examine(const HostOptions& options, const cli::Settings& se
   findings.push_back(CheckUser(options));
   findings.push_back(CheckPort(options));
   for (Finding& finding : CheckGpu()) findings.push_back(std::move(finding));
+  for (Finding& finding : CheckVm(options)) findings.push_back(std::move(finding));
   for (Finding& finding : CheckDaemon(settings)) findings.push_back(std::move(finding));
   return findings;
 }

@@ -31,6 +31,7 @@ void AddDaemonVerbs(Verb& root, const Settings& settings);
 void AddAuditVerbs(Verb& root, const Settings& settings);
 void AddLoginVerbs(Verb& root, const Settings& settings);   // login, logout, whoami
 void AddTenantVerbs(Verb& root, const Settings& settings);  // tenant, key
+void AddVmVerbs(Verb& root, const Settings& settings);      // vm prepare
 void AddHelpVerbs(Verb& root, const Settings& settings);    // help, completion, complete, man
 
 }  // namespace atl::cli
