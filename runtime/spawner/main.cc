@@ -91,6 +91,9 @@ Status OpenVm(const Config& config, Host& host) {
   if (config.vm_dir.empty()) return {};
   ATOLL_ASSIGN(VmPrograms vm, OpenVmPrograms(config));
   ATOLL_ASSIGN(vm.guard, SealFirst("vm", config.vm_guard));
+  LogLine(LogLevel::kInfo, "virtual machines serve isolation microvm, kata and firecracker")
+      .Add("monitor", config.qemu)
+      .Add("accel", vm.kvm ? "kvm" : "tcg");
   host.vm = std::move(vm);
   return {};
 }
