@@ -1,4 +1,4 @@
-// What every guard does as the first process of a slot, whatever wall it starts.
+// Common to all guards: the start and end of the first process of a slot, whatever wall it starts.
 //
 // Thread rule: for a process with one thread.
 #pragma once

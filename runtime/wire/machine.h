@@ -1,5 +1,5 @@
-// What the build of a sandbox tells its guard of the virtual machine to start. The spawner writes
-// it before it opens the gate, into kMachineFile.
+// The virtual machine that a guard is to start, as the build of its sandbox describes it. The
+// spawner writes it before it opens the gate, into kMachineFile.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,17 @@ namespace atl::wire {
 
 // The guard's descriptors beside those of execd (start.h).
 inline constexpr int kMachineTunFd = 6;  // /dev/net/tun, opened in the slot's network namespace
+// A listening Unix stream socket. To each connection the guard sends kSynced once everything that
+// was dirty in the guest is on the host; it closes those for which that cannot be done.
+inline constexpr int kMachineSyncFd = 7;
+inline constexpr char kSynced = '+';
 
 // Paths in the slot's tree. The monitor and the file servers have kMachineRoot as their root: there
 // are the programs of the host, the kernel and the directories that are shared.
 inline constexpr const char kMachineFile[] = "/guard/machine";
 inline constexpr const char kMachineRoot[] = "/guard/host";
-inline constexpr const char kMachineKernel[] = "/vm/kernel";  // beneath kMachineRoot, as the rest
+inline constexpr const char kMachineKernel[] =
+    "/vm/kernel";  // it and the rest: beneath kMachineRoot
 inline constexpr const char kMachineInitrd[] = "/vm/initrd";
 inline constexpr const char kMachineSharedRoot[] = "/share/root";
 inline constexpr const char kMachineSharedVolumes[] =

@@ -77,6 +77,11 @@ TierOverhead OverheadOf(std::string_view tier) {
   return {};
 }
 
+uint64_t LeastMemoryOf(std::string_view tier) {
+  // The guest's kernel and its initramfs take that much before they give something back.
+  return tier == kMicrovmTier ? uint64_t{128} << 20 : 0;
+}
+
 bool CanStandStill(std::string_view tier) {
   return tier != kGvisorTier;
 }

@@ -27,6 +27,9 @@ struct TierOverhead {
 };
 TierOverhead OverheadOf(std::string_view tier);
 
+// Returns the least limit of memory with which a sandbox of the tier can start. 0: any.
+uint64_t LeastMemoryOf(std::string_view tier);
+
 // False: processes of the tier do not survive the freezer of their cgroup, so a sandbox can neither
 // be paused nor copied. The freezer breaks gVisor's systrap: after a second freeze without a
 // command in between, the sentry kills the programs that get a stub process from before (seen in

@@ -79,7 +79,7 @@ struct Go {
   std::string mac;   // 6 bytes: of the network device that becomes eth0; empty: loopback alone
   uint32_t mtu = 0;  // MTU of eth0
   std::vector<AddressBytes> addresses;  // addresses of eth0, each alone in its network
-  std::vector<AddressBytes> gateways;  // at most one for each family; reached by a route of its own
+  std::vector<AddressBytes> gateways;  // one for each family at most; reached by a route of its own
   std::vector<Neighbour> neighbours;
 
   Share root;  // its target is "/"
@@ -136,7 +136,7 @@ struct Ended {
 
 struct Failed {
   static constexpr uint8_t kType = 7;
-  // For users: the call and the object. The guest wrote it: show it, never parse it.
+  // Shown to users: the call and the object. The guest wrote it: show it, never parse it.
   std::string message;
   template <typename Self, typename Io>
   static void Fields(Self& self, Io& io) {

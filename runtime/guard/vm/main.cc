@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include <charconv>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
@@ -39,17 +38,18 @@ namespace {
 
 constexpr size_t kMaxMachine = 128 << 10;
 constexpr uint64_t kGuestCid = 3;
-// From the start of the monitor until execd is there. On a busy machine emulation takes several
-// times its usual three seconds.
+constexpr size_t kMaxSyncs = 8;
+// Limit from the start of the monitor until execd is there. On a busy machine emulation takes
+// several times its usual three seconds.
 constexpr int64_t kBootUs = 30 * 1000 * 1000;
 constexpr int64_t kEmulatedBootUs = 120 * 1000 * 1000;
-// From the guest's last message until the sandbox has to be gone.
+// Limit from the guest's last message until the sandbox is gone.
 constexpr int64_t kPowerOffUs = 10 * 1000 * 1000;
-// From the end of one process of the machine until the sandbox has to be gone.
+// Limit from the end of one process of the machine until the sandbox is gone.
 constexpr int64_t kLastBytesUs = 1000 * 1000;
 
-// What a file server of the slot's root needs: the rights over files, those of setting up its own
-// walls, and mknod for the pipes and sockets of the guest.
+// A file server of the slot's root needs the rights over files, those of setting up its own walls,
+// and mknod for the pipes and sockets of the guest.
 constexpr uint64_t kFileServerRights = uint64_t{1} << CAP_CHOWN | uint64_t{1} << CAP_DAC_OVERRIDE |
                                        uint64_t{1} << CAP_FOWNER | uint64_t{1} << CAP_FSETID |
                                        uint64_t{1} << CAP_SETGID | uint64_t{1} << CAP_SETUID |
@@ -83,7 +83,12 @@ uint64_t TscKhz() {
   const size_t line = text->find("cpu MHz");
   const size_t colon = line == std::string::npos ? line : text->find(':', line);
   if (colon == std::string::npos) return 0;
-  return static_cast<uint64_t>(std::strtod(text->c_str() + colon + 1, nullptr) * 1000);
+  const size_t digit = text->find_first_not_of(" \t", colon + 1);
+  double mhz = 0;
+  if (digit != std::string::npos) {
+    std::from_chars(text->data() + digit, text->data() + text->size(), mhz);
+  }
+  return static_cast<uint64_t>(mhz * 1000);
 }
 
 Result<wire::Machine> ReadMachine() {
@@ -146,8 +151,8 @@ class Guard {
     end_ = part->second + (WIFSIGNALED(status)
                                ? " was killed by signal " + std::to_string(WTERMSIG(status))
                                : std::string(" has ended"));
-    // What the guest has said before its end may still be on its way to the guard. The file
-    // servers end with the monitor.
+    // The guest's last words may still be on their way to the guard. The file servers end with the
+    // monitor.
     loop_.After(kLastBytesUs, [this] { Fail(end_); });
   }
 
@@ -184,7 +189,25 @@ class Guard {
                                               device_->Connect(wire::vm::kExecPort,
                                                                std::move(connection.socket));
                                             }));
+    ATOLL_ASSIGN(syncer_, Acceptor::Start(loop_, wire::kMachineSyncFd, {.name = "sync"},
+                                          [this](Acceptor::Connection& connection) {
+                                            AskForSync(std::move(connection.socket));
+                                          }));
     return {};
+  }
+
+  // Whoever asks waits for all that is dirty now.
+  void AskForSync(UniqueFd socket) {
+    if (!guest_.Say(wire::vm::Sync{++syncs_})) return;
+    waiting_[syncs_] = std::move(socket);
+    // A guest may never answer.
+    if (waiting_.size() > kMaxSyncs) waiting_.erase(waiting_.begin());
+  }
+
+  void Synced(const wire::vm::Synced& synced) {
+    const auto waiting = waiting_.extract(synced.number);
+    if (waiting.empty() || synced.errno_value != 0) return;
+    (void)::send(waiting.mapped().get(), &wire::kSynced, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
   }
 
   // The guest connects to a port of the host. There are two, each for one connection.
@@ -240,13 +263,16 @@ class Guard {
                {.ready = [this] { Go(); },
                 .ended = [this](int code) { TakeExitCode(code); },
                 .failed = [this](const std::string& why) { Fail(Shown(why)); },
-                .synced = [](const wire::vm::Synced&) {}}};
+                .synced = [this](const wire::vm::Synced& synced) { Synced(synced); }}};
   std::unique_ptr<vsock::VsockDevice> device_;
-  std::unique_ptr<Acceptor> acceptor_;
+  std::unique_ptr<Acceptor> acceptor_;  // accepts connections to execd
+  std::unique_ptr<Acceptor> syncer_;
+  std::map<uint64_t, UniqueFd> waiting_;  // the key is the number of the sync
+  uint64_t syncs_ = 0;
   EventLoop::Id boot_ = 0;
   bool joined_ = false;
   bool device_ended_ = false;
-  std::string end_;  // which part has ended, and how
+  std::string end_;  // the part that has ended, and how
   std::optional<int> exit_code_;
 };
 
@@ -259,7 +285,8 @@ int Run() {
   const auto loop = EventLoop::Create();
   if (!signals || !loop) return kCannotStart;
   if (!PassGate()) return 0;
-  for (const int fd : {wire::kExecdControlFd, wire::kExecdListenFd, wire::kMachineTunFd}) {
+  for (const int fd :
+       {wire::kExecdControlFd, wire::kExecdListenFd, wire::kMachineTunFd, wire::kMachineSyncFd}) {
     ::fcntl(fd, F_SETFD, FD_CLOEXEC);
   }
   ::close(wire::kExecdGateFd);

@@ -45,7 +45,7 @@ constexpr uint32_t kAllowed[] = {
     SYS_tgkill, SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_rt_sigtimedwait,
     SYS_rt_sigpending, SYS_sigaltstack, SYS_restart_syscall, SYS_sched_yield, SYS_sched_getaffinity,
     SYS_arch_prctl, SYS_prctl, SYS_exit, SYS_exit_group,
-    // What it asks about itself.
+    // Questions about itself.
     SYS_getuid, SYS_geteuid, SYS_getgid, SYS_getegid, SYS_getppid, SYS_prlimit64, SYS_sysinfo,
     SYS_uname, SYS_getrandom};
 

@@ -26,7 +26,7 @@ Status Become(const Process& process) {
   if (!process.monitor) return KeepCapabilities(process.capabilities);
   if (::setgroups(0, nullptr) != 0) return FailSys("setgroups");
   if (::setresgid(kMonitorId, kMonitorId, kMonitorId) != 0) return FailSys("setresgid");
-  // With the last id of root the capabilities go.
+  // The capabilities go with the last id of root.
   if (::setresuid(kMonitorId, kMonitorId, kMonitorId) != 0) return FailSys("setresuid");
   return {};
 }

@@ -21,8 +21,8 @@ struct Process {
   std::vector<std::string> arguments;  // after argv[0]
   std::vector<int> descriptors;        // kept open under their numbers
   int console = -1;                    // standard output and errors
-  uint64_t capabilities = 0;           // as root of the slot
-  bool monitor = false;  // as kMonitorId, without a capability, with the monitor's filter
+  uint64_t capabilities = 0;           // it is root of the slot with these
+  bool monitor = false;  // it is kMonitorId, without a capability, with the monitor's filter
 };
 
 Result<pid_t> Start(const Process& process);

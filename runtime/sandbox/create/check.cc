@@ -306,6 +306,7 @@ Result<Checked> Check::Whole(const tenants::Caller& caller, const std::string& o
   std::map<std::string, std::string> limits = wanted.resource_limits;
   ATOLL_ASSIGN(const size_t gpus, gpus_.Parse(&limits));
   ATOLL_ASSIGN(s.spec.limits, LimitsOf(limits));
+  ATOLL_TRY(CheckMemory(s.spec));
   ATOLL_ASSIGN(s.spec.reserved, ParseReservation(wanted.resource_requests, s.spec.limits));
   // The quota comes before the choice of devices: a tenant that has its share should not come
   // again.
@@ -323,6 +324,14 @@ Result<Checked> Check::Whole(const tenants::Caller& caller, const std::string& o
   }
   ATOLL_TRY(gpus_.Give(gpus, {}, s));
   return checked;
+}
+
+Status Check::CheckMemory(const Spec& spec) {
+  const uint64_t least = wire::LeastMemoryOf(TierOf(spec));
+  if (spec.limits.memory_bytes == 0 || spec.limits.memory_bytes >= least) return {};
+  return Fail(Code::kInvalidArgument, "resourceLimits.memory: a sandbox with isolation " +
+                                          TierOf(spec) + " needs at least " +
+                                          std::to_string(least >> 20) + "Mi");
 }
 
 Result<cgroup::Limits> Check::LimitsOf(const std::map<std::string, std::string>& asked) const {
@@ -477,6 +486,7 @@ Result<Sandbox> Check::PoolMember(const PoolRecord& pool) const {
   ATOLL_TRY(Image(member, std::move(image)));
   ATOLL_TRY(SetTier("", member.spec));
   ATOLL_ASSIGN(member.spec.limits, LimitsOf(pool.resource_limits));
+  ATOLL_TRY(CheckMemory(member.spec));
   return member;
 }
 

@@ -111,6 +111,8 @@ class Check {
   Result<Sandbox> Claimed(const tenants::Caller& caller, const Wanted& wanted,
                           Sandbox member) const;
   // Reads the limits of a request, with the operator's defaults.
+  // kInvalidArgument: too little for its tier.
+  static Status CheckMemory(const Spec& spec);
   Result<cgroup::Limits> LimitsOf(const std::map<std::string, std::string>& asked) const;
   // Returns a pool's member as it would be built now, without an id.
   Result<Sandbox> PoolMember(const PoolRecord& pool) const;

@@ -1,4 +1,4 @@
-// What a virtual machine is started with, checked and prepared when the spawner starts.
+// The programs and files of virtual machines, checked and prepared when the spawner starts.
 #pragma once
 
 #include <string>

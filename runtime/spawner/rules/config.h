@@ -49,7 +49,7 @@ Result<SwapKind> ParseSwapKind(std::string_view text);
 // Returns the kernel's names of the capabilities of a mask, such as "CAP_CHOWN".
 std::vector<std::string> CapabilityNames(uint64_t mask);
 
-// Who runs the instructions of a virtual machine: the processor, by KVM, or QEMU's emulation.
+// The instructions of a virtual machine run on the processor, by KVM, or in QEMU's emulation.
 enum class VmAccel : uint8_t { kAuto, kKvm, kTcg };
 inline constexpr std::string_view kVmAccelNames[] = {"auto", "kvm", "tcg"};
 // Files of Config::vm_dir.
@@ -81,7 +81,7 @@ struct Config {
   bool vm_emulation = false;  // kAuto may emulate
   std::string vm_guard;
   std::string vm_init;  // the guest's process 1
-  std::string qemu;     // in /usr, as the next
+  std::string qemu;     // it and the next: in /usr
   std::string virtiofsd;
   int ready_fd = -1;        // gets one byte once requests are answered
   bool respawn = false;     // start a successor, because no systemd starts the spawner again

@@ -104,6 +104,7 @@ class Build {
     ATOLL_ASSIGN(const std::vector<UniqueFd> accounts, host_.cgroups.OpenAccounts(group_));
     SlotChildInput input;
     input.host = &host_;
+    input.slot = number_;
     input.shm_bytes = shm_bytes;
     input.base = host_.IdBase(number_);
     input.pass = pass;

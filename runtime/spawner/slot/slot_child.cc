@@ -117,7 +117,7 @@ Result<int> RunSteps(const Start& start) {
   int64_t then = clock.BootMicros();
   report->micros[static_cast<size_t>(Step::kClone)] =
       static_cast<uint32_t>(then - report->done_at_us);
-  SlotState state{.input = input, .sysctls = {}, .score = {}, .tun = {}};
+  SlotState state{.input = input, .sysctls = {}, .score = {}, .tun = {}, .sync = {}};
   for (const SlotStep& step : start.program->steps) {
     report->step = step.step;
     ATOLL_TRY(step.run(state));

@@ -23,6 +23,7 @@ namespace atl::spawner {
 // All descriptors are borrowed, and close-on-exec in the builder.
 struct SlotChildInput {
   const Host* host = nullptr;
+  uint32_t slot = 0;
   uid_t base = 0;                   // the slot's first id
   uint64_t shm_bytes = 0;           // the size of /dev/shm
   uint64_t pass = 0;                // the filter's pass (seccomp.h)
@@ -58,7 +59,9 @@ struct SlotState {
   // walks a thousand of them (8 ms for a slot, 0.2 here).
   UniqueFd sysctls;
   UniqueFd score;  // /proc/self/oom_score_adj, for execd
-  UniqueFd tun;    // /dev/net/tun, for a virtual machine
+  // Two descriptors for a virtual machine: /dev/net/tun, and the socket by which the spawner asks
+  // for a sync.
+  UniqueFd tun, sync;
 };
 
 struct SlotStep {

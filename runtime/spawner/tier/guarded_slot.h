@@ -1,4 +1,4 @@
-// What slots with a guard have in common, whatever wall the guard starts.
+// Parts of slots with a guard, whatever wall the guard starts.
 #pragma once
 
 #include <sys/types.h>

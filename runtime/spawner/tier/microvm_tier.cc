@@ -1,20 +1,27 @@
 #include "runtime/spawner/tier/microvm_tier.h"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <sys/mount.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <iterator>
 #include <string>
 
+#include "runtime/base/log.h"
 #include "runtime/base/move_descriptors.h"
 #include "runtime/base/sys.h"
+#include "runtime/base/unix_address.h"
 #include "runtime/spawner/host/host.h"
 #include "runtime/spawner/kernel/mounts.h"
 #include "runtime/spawner/kernel/namespaces.h"
+#include "runtime/spawner/kernel/worker.h"
 #include "runtime/spawner/root/root_child.h"
 #include "runtime/spawner/root/root_steps.h"
 #include "runtime/spawner/root/volume_mounts.h"
@@ -34,9 +41,11 @@ using wire::Step;
 // Memory and processors of a machine whose request limits neither.
 constexpr uint64_t kUsualMemory = 512 << 20;
 constexpr uint32_t kUsualProcessors = 1;
-// The guest's kernel and its initramfs need that much before they give something back.
-constexpr uint64_t kLeastMemory = 128 << 20;
 constexpr uint32_t kMostProcessors = 64;
+// A guest that has not written what is dirty by then is not frozen. Shorter than the patience of
+// who waits for the freezer.
+constexpr int kSyncMs = 8000;
+constexpr int kKillMs = 1000;
 
 std::string InMachine(const char* path) {
   return std::string(wire::kMachineRoot) + path;
@@ -47,7 +56,7 @@ Status MountAt(const UniqueFd& mount, const std::string& path) {
   return Attach(mount.get(), target.get(), path.c_str());
 }
 
-// What the processes of the machine have as their root.
+// Makes the root of the processes of the machine.
 Status MakeMachineRoot(const UniqueFd& usr, const UniqueFd& kernel, const UniqueFd& initrd,
                        bool kvm) {
   for (const char* path : {"", "/usr", "/dev", "/proc", "/vm", "/share"}) {
@@ -55,7 +64,6 @@ Status MakeMachineRoot(const UniqueFd& usr, const UniqueFd& kernel, const Unique
   }
   // The machine's monitor is another user of the slot, and has no way into the shares.
   if (::chmod(InMachine("/share").c_str(), 0700) != 0) return FailSys("chmod share");
-  if (::chmod(wire::kGuardDirectory, 0711) != 0) return FailSys("chmod guard");
   for (const char* path : {wire::kMachineSharedRoot, wire::kMachineSharedVolumes}) {
     ATOLL_TRY(MakeDirectory(InMachine(path).c_str(), 0755));
   }
@@ -96,8 +104,49 @@ Result<UniqueFd> CloneReadOnly(const std::string& path) {
   return mount;
 }
 
+// Beside the upper directory, with which it is removed. By descriptor, because the path of a data
+// directory may be longer than the address of a socket.
+std::string SyncDirectory(const Host& host, uint32_t slot) {
+  return host.store.path() + "/fs/uppers/" + SlotGroup(slot);
+}
+constexpr const char kSyncSocket[] = "/sync";
+
+Result<UniqueFd> ListenForSync(const Host& host, uint32_t slot) {
+  ATOLL_ASSIGN(const UniqueFd directory,
+               sys::Open(SyncDirectory(host, slot), O_PATH | O_DIRECTORY));
+  ATOLL_ASSIGN(const sockaddr_un address, UnixAddress(sys::FdPath(directory.get()) + kSyncSocket));
+  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return FailSys("socket AF_UNIX");
+  ::unlinkat(directory.get(), kSyncSocket + 1, 0);
+  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    return FailSys("bind the socket for syncs");
+  }
+  if (::listen(socket.get(), 4) != 0) return FailSys("listen");
+  return socket;
+}
+
+// Blocks until the guest has written everything, or cannot.
+Status SyncGuest(const Host& host, uint32_t slot) {
+  ATOLL_ASSIGN(const UniqueFd directory,
+               sys::Open(SyncDirectory(host, slot), O_PATH | O_DIRECTORY));
+  ATOLL_ASSIGN(const sockaddr_un address, UnixAddress(sys::FdPath(directory.get()) + kSyncSocket));
+  const UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!socket) return FailSys("socket AF_UNIX");
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    return FailSys("connect to the guard");
+  }
+  pollfd answer{socket.get(), POLLIN, 0};
+  char byte = 0;
+  if (TEMP_FAILURE_RETRY(::poll(&answer, 1, kSyncMs)) != 1 ||
+      ::recv(socket.get(), &byte, 1, MSG_DONTWAIT) != 1 || byte != wire::kSynced) {
+    return Fail(Code::kUnavailable, "the guest has not written what is dirty");
+  }
+  return {};
+}
+
 Status MountTreeOfVm(SlotState& state) {
   const Host& host = *state.input.host;
+  ATOLL_ASSIGN(state.sync, ListenForSync(host, state.input.slot));
   // First, because MountTree leaves the paths of the host. The device belongs to the network
   // namespace that it is opened in.
   ATOLL_ASSIGN(state.tun, sys::Open("/dev/net/tun", O_RDWR | O_NONBLOCK));
@@ -139,6 +188,7 @@ Result<int> PlaceForVm(const SlotState& state) {
       {input.control, wire::kExecdControlFd},
       {input.listener, wire::kExecdListenFd},
       {state.tun.get(), wire::kMachineTunFd},
+      {state.sync.get(), wire::kMachineSyncFd},
   };
   ATOLL_TRY(MoveDescriptors(moves));
   return moves[0].from;
@@ -151,9 +201,13 @@ const SlotProgram kVmProgram{kVmSteps, PlaceForVm, "atoll-vm", nullptr};
 Status ShareTrees(RootState& state) {
   const std::vector<wire::Volume>& volumes = state.plan->volumes;
   for (size_t i = 0; i < volumes.size(); ++i) {
-    ATOLL_ASSIGN(const UniqueFd at, sys::OpenInRoot(state.root.get(), volumes[i].target.substr(1),
-                                                    O_PATH | O_DIRECTORY));
-    ATOLL_ASSIGN(const UniqueFd mount, CloneMount(at.get(), "", false));
+    const std::string& target = volumes[i].target;
+    const auto at = sys::OpenInRoot(state.root.get(), target.substr(1), O_PATH | O_DIRECTORY);
+    if (!at && at.error().error_number() == ENOTDIR) {
+      return Fail(Code::kUnimplemented, "isolation microvm: a volume of one file, at " + target);
+    }
+    if (!at) return Fail(at.error());
+    ATOLL_ASSIGN(const UniqueFd mount, CloneMount(at->get(), "", false));
     const std::string path = InMachine(wire::kMachineSharedVolumes) + "/" + std::to_string(i);
     ATOLL_TRY(MakeDirectory(path.c_str(), 0755));
     ATOLL_TRY(MountAt(mount, path));
@@ -193,15 +247,16 @@ wire::Machine MachineOf(const Host& host, const wire::Plan& plan) {
   return machine;
 }
 
-Status WriteMachine(RootState& state) {
+Status FinishMachine(RootState& state) {
+  ATOLL_TRY(ShareTrees(state));
   ATOLL_ASSIGN(const UniqueFd file,
                sys::Open(wire::kMachineFile, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
   return sys::WriteAll(file.get(), wire::EncodeFields(MachineOf(*state.host, *state.plan)));
 }
 
 constexpr RootStep kRootOfMachine[] = {
-    {Step::kEnter, EnterSlot},      {Step::kEtc, WriteEtc},      {Step::kOverlay, MountOverlay},
-    {Step::kVolumes, MountVolumes}, {Step::kMounts, ShareTrees}, {Step::kCover, WriteMachine},
+    {Step::kEnter, EnterSlot},   {Step::kEtc, WriteEtc},         {Step::kOverlay, MountOverlay},
+    {Step::kMounts, CoverStore}, {Step::kVolumes, MountVolumes}, {Step::kCover, FinishMachine},
 };
 
 }  // namespace
@@ -239,12 +294,12 @@ Result<pid_t> MicrovmTier::Prepare(const SlotChildInput& input, SlotChildReport*
 
 RootReport MicrovmTier::Build(const wire::Plan& plan, const std::vector<int>& buckets,
                               const Slot& slot, int first) const {
-  if (plan.limits.memory_bytes != 0 && plan.limits.memory_bytes < kLeastMemory) {
+  const uint64_t least = wire::LeastMemoryOf(wire::kMicrovmTier);
+  if (plan.limits.memory_bytes != 0 && plan.limits.memory_bytes < least) {
     RootReport refused;
     refused.step = Step::kLimits;
-    refused.status =
-        Fail(Code::kInvalidArgument, "isolation microvm needs at least " +
-                                         std::to_string(kLeastMemory >> 20) + " MiB of memory");
+    refused.status = Fail(Code::kInvalidArgument,
+                          "microvm: less than " + std::to_string(least >> 20) + " MiB of memory");
     return refused;
   }
   if (plan.volumes.empty()) return MountRoot(host_, plan, slot, first, kRootOfMachine);
@@ -256,8 +311,31 @@ Status MicrovmTier::Limit(uint32_t, int, pid_t, const cgroup::Limits&,
   return Fail(Code::kUnimplemented, "microvm: the limits of a sandbox are fixed");
 }
 
+void MicrovmTier::EndSync(uint32_t slot) {
+  const auto sync = syncs_.extract(slot);
+  if (sync.empty()) return;
+  (void)sys::PidfdSignal(sync.mapped().get(), SIGKILL);
+  pollfd ended{sync.mapped().get(), POLLIN, 0};
+  (void)::poll(&ended, 1, kKillMs);
+}
+
 Status MicrovmTier::Freeze(uint32_t slot, bool frozen) {
-  return host_.cgroups.Freeze(SlotGroup(slot), frozen);
+  const std::string group = SlotGroup(slot);
+  // It would freeze the sandbox later.
+  EndSync(slot);
+  ATOLL_ASSIGN(const bool asked, host_.cgroups.FreezeAsked(group));
+  if (!frozen || asked) return host_.cgroups.Freeze(group, frozen);
+  ATOLL_ASSIGN(const pid_t pid, StartWorker({.name = "atoll-vm-sync"}, host_.Descriptors(), [&] {
+                 const Status synced = SyncGuest(host_, slot);
+                 const Status done = synced ? host_.cgroups.Freeze(group, true) : synced;
+                 if (!done) {
+                   LogLine(LogLevel::kWarning, "a virtual machine cannot be frozen")
+                       .Add("slot", slot)
+                       .Add(done.error());
+                 }
+               }));
+  ATOLL_ASSIGN(syncs_[slot], sys::PidfdOpen(pid));
+  return {};
 }
 
 Status MicrovmTier::MakeSession(uint32_t, int, pid_t, const wire::MakeSession&) const {

@@ -6,6 +6,9 @@
 // another namespace. QEMU is a user of the slot to whom nothing belongs, with a filter of its own.
 #pragma once
 
+#include <map>
+
+#include "runtime/base/unique_fd.h"
 #include "runtime/spawner/host/tier.h"
 
 namespace atl::spawner {
@@ -28,7 +31,12 @@ class MicrovmTier : public Tier {
                      const wire::MakeSession& message) const override;
 
  private:
+  void EndSync(uint32_t slot);
+
   const Host& host_;
+  // The key is a slot, the value a pidfd of the process that lets the guest write what is dirty,
+  // and freezes it then.
+  std::map<uint32_t, UniqueFd> syncs_;
 };
 
 }  // namespace atl::spawner
