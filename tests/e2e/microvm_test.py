@@ -172,6 +172,76 @@ class Works(Shared):
         answer = self.box.call('POST', '/v1/isolated/session', {'profile': 'strict'})
         self.assertEqual(answer.status, 501, answer.body)
         self.assertIn(b'microvm', answer.body)
+        with self.assertRaises(atoll.ApiError) as refused:
+            self.daemon.create(self.image, resourceLimits={'memory': '127Mi'})
+        self.assertIn('needs at least 128Mi', refused.exception.message)
+
+
+class Attacks(Shared):
+    """By root of the guest."""
+
+    def test_no_port_of_the_host_answers(self):
+        # 1025 and 1026 have had their one connection; 22 and 1024 nobody serves.
+        told = self.box.out('attack vsock 1 22 1023 1024 1025 1026 1027 4294967294').splitlines()
+        self.assertEqual(len(told), 8)
+        self.assertEqual([line for line in told if 'Connection reset by peer' not in line], [])
+        self.assertEqual(self.box.out('echo on'), 'on')
+
+    def test_all_its_memory(self):
+        _, _, last = self.box.run('tail /dev/zero')
+        self.assertEqual(last['type'], 'error')
+        self.assertEqual(self.box.out('echo on'), 'on')
+        self.assertEqual(self.state(self.box)['state'], 'Running')
+
+    def test_links_out_of_its_root(self):
+        self.box.out('ln -s ../../../../../../../../etc/hostname /srv/up; ln -s /proc/1/root/guard /srv/guard')
+        self.assertEqual(self.box.out('cat /srv/up'), self.box.out('hostname'))
+        self.assertEqual(self.box.out('ls /srv/guard/ 2>/dev/null | wc -l'), '0')
+
+    def test_a_machine_that_does_not_answer_is_not_frozen(self):
+        qemu = self.part('qemu')
+        os.kill(qemu, signal.SIGSTOP)
+        self.addCleanup(os.kill, qemu, signal.SIGCONT)
+        made = self.daemon.request('POST', f'/v1/sandboxes/{self.box.id}/snapshots', {})['id']
+        status = lambda: self.daemon.request('GET', f'/v1/snapshots/{made}')['status']
+        ended = until(lambda: status()['state'] in ('Failed', 'Ready') and status(), BOOT, 'the snapshot has an end')
+        self.assertEqual(ended['state'], 'Failed')
+        os.kill(qemu, signal.SIGCONT)
+        self.assertEqual(self.box.out('echo on'), 'on')
+
+
+class Stands(Shared):
+
+    def snapshot(self):
+        made = self.daemon.request('POST', f'/v1/sandboxes/{self.box.id}/snapshots', {})['id']
+        until(lambda: self.daemon.request('GET', f'/v1/snapshots/{made}')['status']['state'] == 'Ready', BOOT,
+              'the snapshot is there')
+        return made
+
+    def test_pause_and_resume(self):
+        self.daemon.request('POST', f'/v1/sandboxes/{self.box.id}/pause', None)
+        until(lambda: self.state(self.box)['state'] == 'Paused', BOOT, 'it stands')
+        self.daemon.request('POST', f'/v1/sandboxes/{self.box.id}/resume', None)
+        until(lambda: self.state(self.box)['state'] == 'Running', BOOT, 'it goes on')
+        self.assertEqual(self.box.out('echo on'), 'on')
+
+    def test_a_snapshot_has_what_was_written(self):
+        self.box.out('echo kept >/srv/kept')
+        made = self.snapshot()
+        plain = self.daemon.request('POST', '/v1/sandboxes', {
+            'snapshotId': made, 'timeout': 600, 'resourceLimits': {}, 'extensions': {'isolation': 'namespace'}})['id']
+        self.addCleanup(self.daemon.delete, plain)
+        self.assertEqual(Box.of(self.daemon, plain).out('cat /srv/kept'), 'kept')
+        self.assertEqual(self.box.out('echo on'), 'on')
+
+    def test_a_fork_is_a_machine_of_its_own(self):
+        self.box.out('echo forked >/srv/forked')
+        fork = self.daemon.request('POST', f'/v1/sandboxes/{self.box.id}/fork', {'count': 1})['items'][0]['id']
+        self.addCleanup(self.daemon.delete, fork)
+        self.assertEqual(Box.of(self.daemon, fork).out('cat /srv/forked; uname -r').split(),
+                         ['forked', kernel(self.box)])
+        self.box.out('echo changed >/srv/forked')
+        self.assertEqual(Box.of(self.daemon, fork).out('cat /srv/forked'), 'forked')
 
 
 class Ends(MachineTest):

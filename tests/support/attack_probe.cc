@@ -10,6 +10,7 @@
 #include <linux/fs.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
+#include <linux/vm_sockets.h>
 #include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
@@ -36,6 +37,7 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdio>
+#include <cstring>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -565,6 +567,23 @@ int CountInPairs(std::string_view number) {
   return 1;
 }
 
+// Prints what a virtual machine gets from each port of its host.
+int DialHost(char** ports) {
+  for (; *ports != nullptr; ++ports) {
+    const int fd = ::socket(AF_VSOCK, SOCK_STREAM, 0);
+    sockaddr_vm host{};
+    host.svm_family = AF_VSOCK;
+    host.svm_cid = VMADDR_CID_HOST;
+    const std::string_view port = *ports;
+    std::from_chars(port.data(), port.data() + port.size(), host.svm_port);
+    const bool connected =
+        ::connect(fd, reinterpret_cast<const sockaddr*>(&host), sizeof host) == 0;
+    std::printf("%s: %s\n", *ports, connected ? "connected" : std::strerror(errno));
+    ::close(fd);
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -573,6 +592,7 @@ int main(int argc, char** argv) {
     return QueueAll(std::string_view(argv[2]) == "tcp");
   }
   if (argc > 3 && std::string_view(argv[1]) == "as") return RunAs(argv);
+  if (argc > 2 && std::string_view(argv[1]) == "vsock") return DialHost(argv + 2);
   for (int i = 1; i < argc; ++i) {
     bool known = false;
     for (const Attack& attack : kAttacks) {
