@@ -15,6 +15,7 @@
 #include "runtime/daemon/config_keys.h"
 #include "runtime/sandbox/record/socket_path.h"
 #include "runtime/wire/swap.h"
+#include "runtime/wire/tier.h"
 
 // The packaged library is not used, because it is built with exceptions.
 #define TOML_EXCEPTIONS 0
@@ -393,6 +394,21 @@ bool KeepsAudit(const Config& config) {
   return config.audit_enabled == "on";
 }
 
+static Status CheckParked(const Config& config) {
+  if (config.vm_parked == 0) return {};
+  if (IsolationPolicyOf(config).type != wire::kMicrovmTier) {
+    return Fail(Code::kInvalidArgument,
+                "secure_runtime.vm_parked is set, but secure_runtime.type is not microvm");
+  }
+  const uint64_t least = wire::LeastMemoryOf(wire::kMicrovmTier);
+  if (config.limits.memory_bytes != 0 && config.limits.memory_bytes < least) {
+    return Fail(Code::kInvalidArgument,
+                "secure_runtime.vm_parked: a virtual machine needs at least " +
+                    std::to_string(least >> 20) + "Mi of limits.memory");
+  }
+  return {};
+}
+
 Status CheckConfig(const Config& config) {
   ATOLL_TRY(CheckAllowedHostPaths(config));
   ATOLL_TRY(CheckTenants(config));
@@ -446,6 +462,7 @@ Status CheckConfig(const Config& config) {
         "ingress.secure_access.keys is set, but active_key is not: it selects the key that signs");
   }
   ATOLL_TRY(sandbox::Isolation::CheckPolicy(IsolationPolicyOf(config)));
+  ATOLL_TRY(CheckParked(config));
   if (config.tls_cert.empty() != config.tls_key.empty()) {
     return Fail(Code::kInvalidArgument,
                 config.tls_key.empty()

@@ -77,6 +77,7 @@ struct Config {
   std::string vm_dir;  // directory of `atoll vm prepare`; empty: vm in data_dir, if it was prepared
   std::string vm_accel = "auto";    // auto, kvm or tcg
   bool vm_allow_emulation = false;  // auto may emulate
+  uint32_t vm_parked = 0;           // machines kept booted
   // [gpu]
   std::string gpu_kind;     // "nvidia.com/gpu"; empty: sandboxes have no GPU
   bool gpu_shared = false;  // several sandboxes may have one

@@ -396,7 +396,11 @@ void AddIsolationKeys(std::vector<Key>* keys) {
         SetVmAccel, [](const Config& c) { return Values{c.vm_accel}; }},
        BoolKey("secure_runtime", "vm_allow_emulation", &Config::vm_allow_emulation,
                "whether virtual machines may be emulated where the host has no KVM; programs are "
-               "five to twenty times slower then")});
+               "five to twenty times slower then"),
+       NumberKey("secure_runtime", "vm_parked", &Config::vm_parked, 0, 64,
+                 "virtual machines kept booted for creates with the memory and processors of "
+                 "limits; their memory counts as that of sandboxes; needs secure_runtime.type "
+                 "microvm")});
 }
 
 void AddGpuKeys(std::vector<Key>* keys) {

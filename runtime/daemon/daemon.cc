@@ -170,6 +170,8 @@ Status Daemon::Open() {
   sandbox::SlotPool::Config pool;
   pool.ready = config_.pool_size;
   pool.tier = IsolationPolicyOf(config_).type;
+  pool.ahead = config_.vm_parked != 0;
+  if (pool.ahead) pool.ready = config_.vm_parked;
   pool.socket_directory = SocketDir(config_);
   ATOLL_ASSIGN(pool.limits,
                cgroup::ParseLimits({}, config_.limits, {opened_.hello.limits_available}));
@@ -231,6 +233,10 @@ Status Daemon::Open() {
   ATOLL_ASSIGN(settings.meter, MeterSources(config_, opened_.hello, host));
   settings.budget = sandbox::BudgetOfHost(config_.overcommit);
   settings.budget.sandboxes = config_.max_sandboxes;
+  sandbox::Spec parked;
+  parked.isolation = pool.tier;
+  parked.limits = pool.limits;
+  sandbox::KeepFor(parked, config_.vm_parked, &settings.budget);
   settings.parked_sandboxes = config_.parked_sandboxes;
   settings.authorities = opened_.authorities;
   settings.automatic_pools = config_.automatic_pools;

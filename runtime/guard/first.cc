@@ -13,11 +13,14 @@
 
 namespace atl::guard {
 
-bool PassGate() {
+bool TakePass() {
   char pass[wire::kPassSize];
+  return TEMP_FAILURE_RETRY(::read(wire::kExecdGateFd, pass, sizeof pass)) == sizeof pass;
+}
+
+bool PassGate() {
   char byte;
-  return TEMP_FAILURE_RETRY(::read(wire::kExecdGateFd, pass, sizeof pass)) == sizeof pass &&
-         TEMP_FAILURE_RETRY(::read(wire::kExecdGateFd, &byte, 1)) == 1;
+  return TEMP_FAILURE_RETRY(::read(wire::kExecdGateFd, &byte, 1)) == 1;
 }
 
 void TellFailure(std::string_view tier, const Error& error) {

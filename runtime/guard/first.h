@@ -13,7 +13,11 @@ namespace atl::guard {
 // Exit code of a guard that could not start its sandbox.
 inline constexpr int kCannotStart = 126;
 
-// Waits until the root of the image is there. False: it will never come.
+// Takes the pass of the filter (start.h) out of the gate, which a guard has no use for. False:
+// there is none.
+bool TakePass();
+
+// Waits, after TakePass, until the root of the image is there. False: it will never come.
 bool PassGate();
 
 // Tells the daemon, on the control socket, that execd will never start. Only as long as nobody else

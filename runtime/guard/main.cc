@@ -168,7 +168,7 @@ int Run() {
   const UniqueFd signals(::signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK));
   const auto loop = EventLoop::Create();
   if (!signals || !loop) return kCannotStart;
-  if (!PassGate()) return 0;
+  if (!TakePass() || !PassGate()) return 0;
   auto sandbox = Start(signals.get());
   if (!sandbox) {
     TellFailure(wire::kGvisorTier, sandbox.error());

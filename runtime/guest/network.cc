@@ -30,15 +30,11 @@ std::string Shown(const wire::vm::AddressBytes& address) {
 }
 
 // Returns the index of eth0.
-Result<int> FindLink(const std::string& mac) {
+Result<int> FindLink() {
   const UniqueFd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!socket) return FailSys("socket AF_INET");
   ifreq request{};
   std::memcpy(request.ifr_name, kName, sizeof kName);
-  if (::ioctl(socket.get(), SIOCGIFHWADDR, &request) != 0) return FailSys("SIOCGIFHWADDR eth0");
-  if (std::memcmp(request.ifr_hwaddr.sa_data, mac.data(), mac.size()) != 0) {
-    return Fail(Code::kInternal, "eth0 has another MAC than the sandbox");
-  }
   if (::ioctl(socket.get(), SIOCGIFINDEX, &request) != 0) return FailSys("SIOCGIFINDEX eth0");
   return request.ifr_ifindex;
 }
@@ -53,14 +49,15 @@ Status SetUpNetwork(const wire::vm::Go& go) {
   netpolicy::AddLinkUp(batch, kLoIfindex, "lo");
   if (go.mac.empty()) return netpolicy::Exchange(socket.get(), batch);
 
-  ATOLL_ASSIGN(const int index, FindLink(go.mac));
+  ATOLL_ASSIGN(const int index, FindLink());
   const std::string on = std::string(" dev ") + kName;
   bool ipv6 = false;
   for (const auto& address : go.addresses) ipv6 |= address.size() == 16;
   if (ipv6) netpolicy::AddNoLinkLocal(batch, index, kName);
-  batch.Begin(RTM_NEWLINK, 0, "RTM_NEWLINK eth0 mtu");
+  batch.Begin(RTM_NEWLINK, 0, "RTM_NEWLINK eth0 mtu and MAC");
   batch.Header(netpolicy::LinkHeader(index, netpolicy::kBirthFlags, netpolicy::kBirthFlags));
   batch.PutU32(IFLA_MTU, go.mtu);
+  batch.Put(IFLA_ADDRESS, Bytes(go.mac));
   netpolicy::AddLinkUp(batch, index, kName);
   for (const auto& address : go.addresses) {
     const std::string shown = Shown(address) + on;

@@ -19,27 +19,42 @@ inline constexpr char kSynced = '+';
 // Paths in the slot's tree. The monitor and the file servers have kMachineRoot as their root: there
 // are the programs of the host, the kernel and the directories that are shared.
 inline constexpr const char kMachineFile[] = "/guard/machine";
+inline constexpr const char kParkedFile[] = "/guard/parked";
 inline constexpr const char kMachineRoot[] = "/guard/host";
-inline constexpr const char kMachineKernel[] =
-    "/vm/kernel";  // it and the rest: beneath kMachineRoot
+// The rest is beneath kMachineRoot.
+inline constexpr const char kMachineKernel[] = "/vm/kernel";
 inline constexpr const char kMachineInitrd[] = "/vm/initrd";
-inline constexpr const char kMachineSharedRoot[] = "/share/root";
-inline constexpr const char kMachineSharedVolumes[] =
-    "/share/volumes";  // one child for each volume
+// The file servers serve these two from the boot on. What a build mounts in them appears to the
+// guest, but not what it would mount on them.
+inline constexpr const char kMachineSharedRoot[] = "/share/root";        // one child, the root
+inline constexpr const char kMachineSharedVolumes[] = "/share/volumes";  // one for each volume
 inline constexpr const char kRootTag[] = "root";
+inline constexpr const char kRootDirectory[] = "tree";
 inline constexpr const char kVolumesTag[] = "volumes";
 
-struct Machine {
+// All that must be known before a machine boots. It is in kParkedFile if the guard is to boot the
+// machine before the gate opens.
+struct Hardware {
   uint64_t memory_bytes = 0;
   uint32_t processors = 1;
   bool kvm = false;       // else its processors are emulated
   std::string qemu;       // absolute, beneath kMachineRoot
   std::string virtiofsd;  // so is this
-  vm::Go go;              // all but the network, which the guard finds in the slot
+
+  bool operator==(const Hardware&) const = default;
+  template <typename Self, typename Io>
+  static void Fields(Self& self, Io& io) {
+    io(self.memory_bytes, self.processors, self.kvm, self.qemu, self.virtiofsd);
+  }
+};
+
+struct Machine {
+  Hardware hardware;
+  vm::Go go;  // all but the network, which the guard finds in the slot
 
   template <typename Self, typename Io>
   static void Fields(Self& self, Io& io) {
-    io(self.memory_bytes, self.processors, self.kvm, self.qemu, self.virtiofsd, self.go);
+    io(self.hardware, self.go);
   }
 };
 

@@ -42,11 +42,13 @@ struct PrepareSlot {
   UniqueFd control;  // execd's ends, see start.h
   UniqueFd listener;
   std::string tier{kNamespaceTier};
+  // Boot now what needs no image, with these limits. A tier without such a thing ignores it.
+  bool ahead = false;
 
   template <typename Self, typename Io>
   static void Fields(Self& self, Io& io) {
     io(self.slot, self.limits, self.control, self.listener);
-    io(self.tier);
+    io(self.tier, self.ahead);
   }
 };
 

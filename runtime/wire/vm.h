@@ -76,8 +76,8 @@ struct Go {
   static constexpr uint8_t kType = 2;
   std::string hostname;  // the rules of Plan::hostname
 
-  std::string mac;   // 6 bytes: of the network device that becomes eth0; empty: loopback alone
-  uint32_t mtu = 0;  // MTU of eth0
+  std::string mac;                      // 6 bytes: which eth0 gets; empty: loopback alone
+  uint32_t mtu = 0;                     // MTU of eth0
   std::vector<AddressBytes> addresses;  // addresses of eth0, each alone in its network
   std::vector<AddressBytes> gateways;  // one for each family at most; reached by a route of its own
   std::vector<Neighbour> neighbours;

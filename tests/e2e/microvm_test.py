@@ -64,6 +64,7 @@ class Shared(MachineTest):
         cls.box = Box(cls.daemon, cls.image, resourceLimits={'memory': '256Mi', 'cpu': '1'}, volumes=[
             {'name': 'data', 'mountPath': '/data', 'pvc': {'claimName': 'microvm-data'}},
             {'name': 'shared', 'mountPath': '/shared', 'readOnly': True, 'host': {'path': str(cls.shared)}}])
+        cls.box.out('true')
 
     def other(self, **fields):
         box = Box(self.daemon, self.image, **fields)
@@ -280,6 +281,72 @@ class Ends(MachineTest):
                 until(lambda: not any(word.endswith('qemu-system-x86_64') for _, _, word in processes()), BOOT,
                       'nothing of it is left')
                 self.daemon.delete(box.id)
+
+
+class Parked(MachineTest):
+    """A machine that has booted before anybody asked for it."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.daemon = cls.enterClassContext(atoll.Daemon(
+            **SETTINGS, secure_runtime__vm_parked=1, limits__memory='256Mi', limits__cpu='1'))
+        cls.image = shell_image(cls.daemon)
+
+    def machines(self):
+        return {pid for pid, _, word in processes() if word.endswith('qemu-system-x86_64')}
+
+    def waiting(self, *others):
+        """The pid of the machine that waits beside others, once there is one."""
+        return until(lambda: self.machines() - set(others), BOOT, 'a machine waits').pop()
+
+    def box(self, **fields):
+        box = Box(self.daemon, self.image, **fields)
+        self.addCleanup(self.delete, box)
+        return box
+
+    def delete(self, box):
+        self.daemon.send('DELETE', f'/v1/sandboxes/{box.id}')
+
+    def test_a_create_takes_it(self):
+        waiting = self.waiting()
+        box = self.box(volumes=[{'name': 'data', 'mountPath': '/data', 'pvc': {'claimName': 'parked-data'}}])
+        self.assertEqual(box.out('hostname'), box.id.replace('-', '')[:12])
+        box.out('echo kept >/data/f; echo root >/srv/f')
+        self.assertEqual(box.get('/files/download', path='/data/f').body, b'kept\n')
+        plain = self.box(extensions={'isolation': 'namespace'})
+        link = 'cat /sys/class/net/eth0/address /sys/class/net/eth0/mtu; ip -o addr show eth0 | wc -l'
+        self.assertEqual(box.out(link).split()[1:], plain.out(link).split()[1:])
+        # The next one waits already.
+        following = self.waiting(waiting)
+        self.assertIn(waiting, self.machines())
+        self.delete(box)
+        until(lambda: waiting not in self.machines(), BOOT, 'it has gone with its sandbox')
+        self.assertIn(following, self.machines())
+
+    def test_other_limits_need_another(self):
+        waiting = self.waiting()
+        box = self.box(resourceLimits={'memory': '400Mi', 'cpu': '2'})
+        self.assertGreater(int(box.out("awk '/MemTotal/ {print $2}' /proc/meminfo")), 256 << 10)
+        self.assertEqual(box.out('nproc'), '2')
+        self.assertNotIn(waiting, self.machines())
+
+    def test_its_death_is_none_of_a_sandbox(self):
+        for _ in range(2):
+            waiting = self.waiting()
+            guard = next(parent for pid, parent, _ in processes() if pid == waiting)
+            os.kill(waiting, signal.SIGKILL)
+            until(lambda: all(parent != guard for _, parent, _ in processes()), BOOT, 'all of it is gone')
+            box = self.box()
+            self.assertEqual(box.out('echo up'), 'up')
+            self.delete(box)
+
+    def test_it_goes_with_the_daemon(self):
+        waiting = self.waiting()
+        self.daemon.kill()
+        until(lambda: waiting not in self.machines(), BOOT, 'it has gone')
+        self.daemon.start()
+        box = self.box()
+        self.assertEqual(box.out('echo up'), 'up')
 
 
 class Network(EgressTest):

@@ -9,7 +9,7 @@
 
 namespace atl::guard {
 
-// Descriptors that QEMU inherits, connected to the servers of its devices. -1: no such device.
+// Descriptors that QEMU inherits, connected to the servers of its devices.
 struct QemuDescriptors {
   int vsock = -1;
   int root = -1;
@@ -19,7 +19,7 @@ struct QemuDescriptors {
 
 // Returns the arguments, after the program's name. The console is on the standard streams.
 // `tsc_khz`: how fast the host's time stamp counter runs; 0: unknown.
-std::vector<std::string> QemuArguments(const wire::Machine& machine,
+std::vector<std::string> QemuArguments(const wire::Hardware& hardware,
                                        const QemuDescriptors& descriptors, uint64_t tsc_khz);
 
 }  // namespace atl::guard

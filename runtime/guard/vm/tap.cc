@@ -179,13 +179,17 @@ Result<bool> ReadLink(wire::vm::Go* go) {
   return true;
 }
 
-Status JoinTap(int tun, uint32_t mtu) {
+Status MakeTap(int tun) {
   ifreq request{};
   std::strncpy(request.ifr_name, kTap, sizeof request.ifr_name - 1);
   // The header carries partial checksums and sizes of segments, without which TCP does not survive
   // the way from a veth.
   request.ifr_flags = IFF_TAP | IFF_NO_PI | IFF_VNET_HDR;
   if (::ioctl(tun, TUNSETIFF, &request) != 0) return FailSys("TUNSETIFF");
+  return {};
+}
+
+Status JoinLink(uint32_t mtu) {
   const unsigned tap = ::if_nametoindex(kTap);
   const unsigned link = ::if_nametoindex(kLink);
   if (tap == 0 || link == 0) return FailSys("if_nametoindex");

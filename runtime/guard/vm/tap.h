@@ -18,7 +18,10 @@ namespace atl::guard {
 // slot has no link. True: it has one.
 Result<bool> ReadLink(wire::vm::Go* go);
 
-// Makes `tun`, an open /dev/net/tun, the machine's tap, and joins it with the link.
-Status JoinTap(int tun, uint32_t mtu);
+// Makes `tun`, an open /dev/net/tun, the machine's tap. The link may come later.
+Status MakeTap(int tun);
+
+// Joins the tap with the link.
+Status JoinLink(uint32_t mtu);
 
 }  // namespace atl::guard

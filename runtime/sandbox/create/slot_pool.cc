@@ -226,7 +226,9 @@ void SlotPool::Pump() {
       GiveUpOldWaiters(now);
       return PumpLater(kLinkPollUs);
     }
-    Prepare(slot, waiters_.size() > preparing_ ? waiters_[preparing_].tier : config_.tier);
+    // A waiter takes its slot before anything could boot.
+    const bool waits = waiters_.size() > preparing_;
+    Prepare(slot, waits ? waiters_[preparing_].tier : config_.tier, config_.ahead && !waits);
   }
 }
 
@@ -238,7 +240,7 @@ void SlotPool::PumpLater(int64_t delay_us) {
   });
 }
 
-void SlotPool::Prepare(uint32_t slot, const std::string& tier) {
+void SlotPool::Prepare(uint32_t slot, const std::string& tier, bool ahead) {
   ++preparing_;
   use_[slot] = Use::kPreparing;
   auto sockets = OpenSlotSockets(config_.socket_directory, slot);
@@ -262,7 +264,7 @@ void SlotPool::Prepare(uint32_t slot, const std::string& tier) {
     Pump();
   });
   spawner_.Ask(wire::PrepareSlot{slot, config_.limits, std::move(sockets->execd_control),
-                                 std::move(sockets->execd_listener), tier},
+                                 std::move(sockets->execd_listener), tier, ahead},
                done);
 }
 

@@ -49,6 +49,8 @@ class SlotPool {
     // limit.
     cgroup::Limits limits;
     std::string tier{wire::kNamespaceTier};  // the tier of the stock
+    // Slots of the stock boot what needs no image (wire::PrepareSlot::ahead).
+    bool ahead = false;
   };
   struct Ready {
     uint32_t number = 0;
@@ -125,7 +127,7 @@ class SlotPool {
   void PumpLater(int64_t delay_us);
   // Returns 0 if no number is usable at present.
   uint32_t PickNumber();
-  void Prepare(uint32_t slot, const std::string& tier);
+  void Prepare(uint32_t slot, const std::string& tier, bool ahead);
   std::deque<Waiter>::iterator FirstWaiter(const std::string& tier);
   void Prepared(Ready slot, const Result<wire::PreparedSlot>& prepared);
   void PrepareFailed(const Ready& slot, Error error);

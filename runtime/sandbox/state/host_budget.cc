@@ -109,6 +109,16 @@ Status CheckReservation(const HostBudget& budget, const Reservation& held,
 
 }  // namespace
 
+void KeepFor(const Spec& member, uint32_t count, HostBudget* budget) {
+  const Ceiling each = CeilingOf(member);
+  const auto take = [count](uint64_t of, uint64_t* from) {
+    // 0 would be no limit at all.
+    if (*from != 0) *from -= std::min(of * count, *from - 1);
+  };
+  take(each.memory_bytes, &budget->memory_budget);
+  take(each.pids, &budget->pids_budget);
+}
+
 HostBudget BudgetOfHost(double overcommit) {
   HostBudget budget;
   auto meminfo = sys::Open("/proc/meminfo", O_RDONLY);

@@ -44,6 +44,9 @@ struct HostBudget {
 // sums off.
 HostBudget BudgetOfHost(double overcommit);
 
+// Takes `count` such sandboxes out of the budget, for machines that are booted ahead.
+void KeepFor(const Spec& member, uint32_t count, HostBudget* budget);
+
 struct Held {
   uint64_t sandboxes = 0;
   uint64_t memory_bytes = 0;

@@ -63,7 +63,7 @@ class Build {
       return host_.store.CreateUpper(host_.instance, number_, limits.disk_bytes);
     }));
     ATOLL_TRY(Timed(Step::kIds, [&] { return MakeUserNamespaces(); }));
-    return StartExecd(limits.shm_bytes);
+    return StartExecd();
   }
   template <typename Work>
   Status Timed(Step step, Work work) {
@@ -91,7 +91,7 @@ class Build {
     return {};
   }
 
-  Status StartExecd(uint64_t shm_bytes) {
+  Status StartExecd() {
     step_ = Step::kClone;
     ATOLL_ASSIGN(sys::Pipe gate, sys::MakePipe());
     uint64_t pass = 0;
@@ -105,7 +105,8 @@ class Build {
     SlotChildInput input;
     input.host = &host_;
     input.slot = number_;
-    input.shm_bytes = shm_bytes;
+    input.limits = asked_.limits;
+    input.ahead = asked_.ahead;
     input.base = host_.IdBase(number_);
     input.pass = pass;
     input.group = leaf.get();

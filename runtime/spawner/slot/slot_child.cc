@@ -45,7 +45,7 @@ Status FurnishNamespaces(SlotState& state) {
 
 Status MountTree(SlotState& state) {
   const SlotChildInput& input = state.input;
-  return AssembleMounts(*input.host, input.base, input.id_map, input.shm_bytes, input.views);
+  return AssembleMounts(*input.host, input.base, input.id_map, input.limits.shm_bytes, input.views);
 }
 
 Status MountProcOfSlot(SlotState& state) {

@@ -25,7 +25,8 @@ struct SlotChildInput {
   const Host* host = nullptr;
   uint32_t slot = 0;
   uid_t base = 0;                   // the slot's first id
-  uint64_t shm_bytes = 0;           // the size of /dev/shm
+  cgroup::Limits limits;            // those of the slot's group, the size of /dev/shm among them
+  bool ahead = false;               // boot now what needs no image
   uint64_t pass = 0;                // the filter's pass (seccomp.h)
   int group = -1;                   // the child's leaf of the cgroup, for clone3
   int cgroup_namespace = -1;        // its root is the slot's cgroup

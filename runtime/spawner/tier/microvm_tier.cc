@@ -51,6 +51,29 @@ std::string InMachine(const char* path) {
   return std::string(wire::kMachineRoot) + path;
 }
 
+std::string RootInMachine() {
+  return InMachine(wire::kMachineSharedRoot) + "/" + wire::kRootDirectory;
+}
+
+uint32_t Processors(uint64_t cpu_millis) {
+  if (cpu_millis == 0) return kUsualProcessors;
+  return static_cast<uint32_t>(std::min<uint64_t>((cpu_millis + 999) / 1000, kMostProcessors));
+}
+
+wire::Hardware HardwareOf(const Host& host, const cgroup::Limits& limits) {
+  return {.memory_bytes = limits.memory_bytes == 0 ? kUsualMemory : limits.memory_bytes,
+          .processors = Processors(limits.cpu_millis),
+          .kvm = host.vm->kvm,
+          .qemu = host.config.qemu,
+          .virtiofsd = host.config.virtiofsd};
+}
+
+Status WriteForGuard(const char* path, const std::string& text) {
+  ATOLL_ASSIGN(const UniqueFd file,
+               sys::Open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
+  return sys::WriteAll(file.get(), text);
+}
+
 Status MountAt(const UniqueFd& mount, const std::string& path) {
   ATOLL_ASSIGN(const UniqueFd target, sys::Open(path, O_PATH | O_NOFOLLOW));
   return Attach(mount.get(), target.get(), path.c_str());
@@ -67,6 +90,7 @@ Status MakeMachineRoot(const UniqueFd& usr, const UniqueFd& kernel, const Unique
   for (const char* path : {wire::kMachineSharedRoot, wire::kMachineSharedVolumes}) {
     ATOLL_TRY(MakeDirectory(InMachine(path).c_str(), 0755));
   }
+  ATOLL_TRY(MakeDirectory(RootInMachine().c_str(), 0755));
   for (const char* name : {"bin", "lib", "lib64"}) {
     const std::string to = std::string("usr/") + name;
     if (::symlink(to.c_str(), InMachine(("/" + std::string(name)).c_str()).c_str()) != 0) {
@@ -155,6 +179,10 @@ Status MountTreeOfVm(SlotState& state) {
   ATOLL_ASSIGN(const UniqueFd initrd, CloneReadOnly(host.vm->initramfs));
   ATOLL_TRY(MountTree(state));
   ATOLL_TRY(MountGuardDirectory());
+  if (state.input.ahead) {
+    ATOLL_TRY(
+        WriteForGuard(wire::kParkedFile, wire::EncodeFields(HardwareOf(host, state.input.limits))));
+  }
   return MakeMachineRoot(usr, kernel, initrd, host.vm->kvm);
 }
 
@@ -213,27 +241,18 @@ Status ShareTrees(RootState& state) {
     ATOLL_TRY(MountAt(mount, path));
   }
   ATOLL_ASSIGN(const UniqueFd root, CloneMount(state.root.get(), "", false));
-  return MountAt(root, InMachine(wire::kMachineSharedRoot));
-}
-
-uint32_t Processors(uint64_t cpu_millis) {
-  if (cpu_millis == 0) return kUsualProcessors;
-  return static_cast<uint32_t>(std::min<uint64_t>((cpu_millis + 999) / 1000, kMostProcessors));
+  return MountAt(root, RootInMachine());
 }
 
 wire::Machine MachineOf(const Host& host, const wire::Plan& plan) {
   const cgroup::Limits& limits = plan.limits;
-  wire::Machine machine{
-      .memory_bytes = limits.memory_bytes == 0 ? kUsualMemory : limits.memory_bytes,
-      .processors = Processors(limits.cpu_millis),
-      .kvm = host.vm->kvm,
-      .qemu = host.config.qemu,
-      .virtiofsd = host.config.virtiofsd,
-      .go = {}};
+  wire::Machine machine{.hardware = HardwareOf(host, limits), .go = {}};
   wire::vm::Go& go = machine.go;
   go.hostname = plan.hostname;
-  go.root = {
-      .tag = wire::kRootTag, .directory = "", .target = "/", .read_only = plan.readonly_root};
+  go.root = {.tag = wire::kRootTag,
+             .directory = wire::kRootDirectory,
+             .target = "/",
+             .read_only = plan.readonly_root};
   for (size_t i = 0; i < plan.volumes.size(); ++i) {
     go.shares.push_back({.tag = wire::kVolumesTag,
                          .directory = std::to_string(i),
@@ -249,9 +268,7 @@ wire::Machine MachineOf(const Host& host, const wire::Plan& plan) {
 
 Status FinishMachine(RootState& state) {
   ATOLL_TRY(ShareTrees(state));
-  ATOLL_ASSIGN(const UniqueFd file,
-               sys::Open(wire::kMachineFile, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
-  return sys::WriteAll(file.get(), wire::EncodeFields(MachineOf(*state.host, *state.plan)));
+  return WriteForGuard(wire::kMachineFile, wire::EncodeFields(MachineOf(*state.host, *state.plan)));
 }
 
 constexpr RootStep kRootOfMachine[] = {

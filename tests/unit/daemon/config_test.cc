@@ -181,6 +181,10 @@ vm_allow_emulation = true
             std::string::npos);
   EXPECT_NE(ErrorOf("[secure_runtime]\nvm_accel = \"hvf\"").find("use auto, kvm or tcg"),
             std::string::npos);
+  const std::string parked = "[secure_runtime]\nvm_parked = 2\n";
+  EXPECT_TRUE(CheckConfig(Parsed(parked + "type = \"kata\"")));
+  EXPECT_FALSE(CheckConfig(Parsed(parked)));
+  EXPECT_FALSE(CheckConfig(Parsed(parked + "type = \"microvm\"\n[limits]\nmemory = \"127Mi\"")));
   EXPECT_NE(ErrorOf("[secure_runtime]\nrunsc = \"runsc\"").find("secure_runtime.runsc"),
             std::string::npos);
   const sandbox::Isolation::Policy policy = IsolationPolicyOf(c);

@@ -167,6 +167,7 @@ class FakeSpawner final : public launch::SpawnerClient {
   void Do(wire::PrepareSlot asked, Done<wire::PreparedSlot> done) {
     controls[asked.slot] = std::move(asked.control);
     tiers[asked.slot] = asked.tier;
+    ahead[asked.slot] = asked.ahead;
     prepares.push_back({asked.slot, std::move(done)});
     if (answer_prepares) loop.Post([this] { AnswerPrepare(); });
   }
@@ -258,6 +259,7 @@ class FakeSpawner final : public launch::SpawnerClient {
   std::deque<std::pair<uint32_t, Done<wire::PreparedSlot>>> prepares;
   std::map<uint32_t, UniqueFd> controls;  // execd's ends of prepared slots
   std::map<uint32_t, std::string> tiers;  // tier of each prepared slot
+  std::map<uint32_t, bool> ahead;         // whether it booted what needs no image
   std::deque<PendingBuild> builds;
   std::deque<std::pair<std::string, Done<wire::Destroyed>>> destroys;
   std::deque<Pending<std::string>> volume_calls;

@@ -229,5 +229,23 @@ TEST_F(IsolationTest, WithoutTheTierASpawnerGetsNoRequest) {
   EXPECT_EQ(Create(wanted)->result.error().code(), Code::kUnimplemented);
 }
 
+TEST(HostBudget, KeepsWhatMachinesTakeThatBootAhead) {
+  HostBudget budget{.memory_budget = uint64_t{4} << 30, .pids_budget = 10'000};
+  Spec member;
+  member.isolation = "microvm";
+  member.limits.memory_bytes = 256 << 20;
+  member.limits.pids = 100;
+  KeepFor(member, 2, &budget);
+  // The wall of each takes 256 MiB and 256 processes.
+  EXPECT_EQ(budget.memory_budget, (uint64_t{4} << 30) - 2 * (uint64_t{512} << 20));
+  EXPECT_EQ(budget.pids_budget, 10'000U - 2 * 356);
+  // Never 0, which is no limit.
+  KeepFor(member, 64, &budget);
+  EXPECT_EQ(budget.memory_budget, 1U);
+  HostBudget unlimited;
+  KeepFor(member, 64, &unlimited);
+  EXPECT_EQ(unlimited.memory_budget, 0U);
+}
+
 }  // namespace
 }  // namespace atl::sandbox

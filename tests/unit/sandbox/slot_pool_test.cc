@@ -246,6 +246,22 @@ TEST_F(SlotPoolTest, ASlotThatCannotBeAttachedIsDropped) {
   EXPECT_EQ(*Take(), 4);
 }
 
+TEST_F(SlotPoolTest, OnlyTheStockBootsAhead) {
+  config.ready = 2;
+  config.ahead = true;
+  config.tier = "microvm";
+  Pool();
+  loop.Pass(100'000);
+  EXPECT_EQ(spawner.ahead, (std::map<uint32_t, bool>{{1, true}, {2, true}}));
+  // A waiter takes its slot before anything could boot.
+  std::optional<int> got;
+  pool->Take([&](Result<SlotPool::Ready> slot) { got = static_cast<int>(slot->number); });
+  loop.Run();
+  EXPECT_EQ(got, 3);
+  EXPECT_EQ(spawner.tiers.at(3), "namespace");
+  EXPECT_FALSE(spawner.ahead.at(3));
+}
+
 TEST_F(SlotPoolTest, ResetDropsWhatWasPreparedAndSparesTheLive) {
   pool = std::make_unique<SlotPool>(loop, clock, spawner, network, config);
   pool->Reset({1, 4}, {2});
