@@ -27,6 +27,9 @@ sockaddr_vm VsockAddress(uint32_t cid, uint32_t port) {
   return address;
 }
 
+// The most streams that the guard's device has at a time.
+constexpr int kVsockBacklog = 1024;
+
 Result<UniqueFd> ConnectVsock(uint32_t cid, uint32_t port) {
   UniqueFd socket(::socket(AF_VSOCK, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket) return FailSys("socket AF_VSOCK");
@@ -44,7 +47,9 @@ Result<UniqueFd> ListenVsock(uint32_t port) {
   if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return FailSys("bind vsock port " + std::to_string(port));
   }
-  if (::listen(socket.get(), 128) != 0) return FailSys("listen on vsock");
+  // The kernel refuses a connection over vsock that finds the queue full, and the client has lost
+  // its request. A Unix socket would let it wait.
+  if (::listen(socket.get(), kVsockBacklog) != 0) return FailSys("listen on vsock");
   return socket;
 }
 
