@@ -23,8 +23,9 @@
 namespace atl::vsock {
 
 inline constexpr uint64_t kHostCid = 2;
-// Bytes of one stream that may wait here for a host socket.
-inline constexpr size_t kStreamBuffer = 256 << 10;
+// Bytes of one stream that may wait here for a host socket. All of execd's connections together,
+// which are 512, may then hold 64 MiB, of the tier's overhead.
+inline constexpr size_t kStreamBuffer = 128 << 10;
 
 class VsockDevice {
  public:
