@@ -17,6 +17,7 @@
 #include "runtime/base/standard_streams.h"
 #include "runtime/base/sys.h"
 #include "runtime/guest/channel.h"
+#include "runtime/guest/known_files.h"
 #include "runtime/guest/modules.h"
 #include "runtime/guest/network.h"
 #include "runtime/guest/sandbox.h"
@@ -70,7 +71,7 @@ class Service {
   Result<uint32_t> Run() {
     for (;;) {
       pollfd waiting[] = {{channel_.socket(), POLLIN, 0}, {signals_, POLLIN, 0}};
-      if (::poll(waiting, 2, -1) < 0 && errno != EINTR) return FailSys("poll");
+      if (::poll(waiting, 2, files_.Bound()) < 0 && errno != EINTR) return FailSys("poll");
       if (waiting[1].revents != 0) {
         signalfd_siginfo info;
         while (::read(signals_, &info, sizeof info) > 0) {
@@ -102,6 +103,7 @@ class Service {
   const Shares& shares_;
   const int signals_;
   const pid_t execd_;
+  KnownFiles files_;
 };
 
 Result<uint32_t> RunSandbox(Channel& channel, int signals) {

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <utility>
 
@@ -23,6 +24,11 @@ constexpr uint64_t kGuestCid = 3;
 constexpr int64_t kPowerOffUs = 10 * 1000 * 1000;
 // Limit from the end of one process of the machine until the sandbox is gone.
 constexpr int64_t kLastBytesUs = 1000 * 1000;
+
+// A file server has a descriptor for each file that the guest knows, which takes 2.5 KiB of the
+// kernel's memory. The guest's init keeps to fewer (runtime/guest/known_files.h); a guest that does
+// not is told that there are too many open files.
+constexpr uint64_t kMostKnownFiles = 64 << 10;
 
 // A file server of the slot's root needs the rights over files, those of setting up its own walls,
 // and mknod for the pipes and sockets of the guest.
@@ -124,10 +130,10 @@ Result<UniqueFd> VirtualMachine::StartFileServer(const char* tag, const char* di
   const Process server{
       .program = hardware_.virtiofsd,
       .arguments = {"--fd=" + std::to_string(line.listener.get()), "--thread-pool-size=0",
-                    // It holds a descriptor for each file that the guest knows.
-                    "--rlimit-nofile=" + std::to_string(files.rlim_max),  //
-                    "-o", std::string("source=") + directory,             //
-                    "-o", std::string("cache=") + cache,                  //
+                    "--rlimit-nofile=" +
+                        std::to_string(std::min<uint64_t>(files.rlim_max, kMostKnownFiles)),
+                    "-o", std::string("source=") + directory,  //
+                    "-o", std::string("cache=") + cache,       //
                     "-o", "xattr,announce_submounts",
                     // It is in the slot's namespaces, and sees what is mounted there.
                     "-o", "sandbox=chroot"},
