@@ -59,6 +59,12 @@ class Devices {
   std::vector<std::string> attached_;
 };
 
+Result<bool> IsDirectory(const UniqueFd& mount) {
+  struct stat facts {};
+  if (::fstat(mount.get(), &facts) != 0) return FailSys("fstat of a share");
+  return S_ISDIR(facts.st_mode);
+}
+
 // Opens a directory of the root, and makes it and its missing parents.
 Result<UniqueFd> MakeTarget(int root, std::string_view path) {
   std::string made;
@@ -90,25 +96,30 @@ Result<Shares> Shares::Mount(const wire::vm::Go& go) {
   ATOLL_ASSIGN(UniqueFd root, sys::Open(kRootPath, O_RDONLY | O_DIRECTORY));
   for (const wire::vm::Share& share : go.shares) {
     ATOLL_ASSIGN(const UniqueFd mount, devices.Mount(share));
-    ATOLL_ASSIGN(const UniqueFd target, MakeTarget(root.get(), share.target));
+    ATOLL_ASSIGN(const bool directory, IsDirectory(mount));
+    // The host has made the file for a share of one file.
+    ATOLL_ASSIGN(const UniqueFd target, directory
+                                            ? MakeTarget(root.get(), share.target)
+                                            : sys::OpenInRoot(root.get(), share.target, O_PATH));
     ATOLL_TRY(Attach(mount.get(), target.get(), share.target.c_str()));
     if (share.read_only) {
       ATOLL_TRY(SetMountAttributes(mount.get(), MOUNT_ATTR_RDONLY, -1, true));
       continue;
     }
-    ATOLL_ASSIGN(UniqueFd directory, sys::OpenInRoot(root.get(), share.target, O_DIRECTORY));
-    shares.directories_.push_back(std::move(directory));
+    ATOLL_ASSIGN(UniqueFd there,
+                 sys::OpenInRoot(root.get(), share.target, directory ? O_DIRECTORY : O_NONBLOCK));
+    shares.mounted_.push_back(std::move(there));
   }
   // Last, because targets of shares are made in the root.
   if (go.root.read_only) ATOLL_TRY(SetMountAttributes(root.get(), MOUNT_ATTR_RDONLY, -1, false));
-  shares.directories_.push_back(std::move(root));
+  shares.mounted_.push_back(std::move(root));
   return shares;
 }
 
 int Shares::Sync() const {
   int first = 0;
-  for (const UniqueFd& directory : directories_) {
-    if (::syncfs(directory.get()) != 0 && first == 0) first = errno;
+  for (const UniqueFd& there : mounted_) {
+    if (::syncfs(there.get()) != 0 && first == 0) first = errno;
   }
   return first;
 }

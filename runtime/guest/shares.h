@@ -20,7 +20,7 @@ class Shares {
   int Sync() const;
 
  private:
-  std::vector<UniqueFd> directories_;
+  std::vector<UniqueFd> mounted_;
 };
 
 // The place of the root before it is moved; in the initramfs.

@@ -54,11 +54,12 @@ struct Neighbour {
   }
 };
 
-// A directory in a file system that the host shares by virtiofs.
+// A directory, or a file, in a file system that the host shares by virtiofs.
 struct Share {
   std::string tag;        // name of the device: 1 to 36 characters of [a-z0-9-]
   std::string directory;  // one name in the share; empty: the whole share
-  std::string target;     // absolute in the sandbox, made if it is absent; "/" only for the root
+  // Absolute in the sandbox; a directory is made if it is absent; "/" only for the root.
+  std::string target;
   bool read_only = false;
 
   bool operator==(const Share&) const = default;

@@ -230,14 +230,16 @@ Status ShareTrees(RootState& state) {
   const std::vector<wire::Volume>& volumes = state.plan->volumes;
   for (size_t i = 0; i < volumes.size(); ++i) {
     const std::string& target = volumes[i].target;
-    const auto at = sys::OpenInRoot(state.root.get(), target.substr(1), O_PATH | O_DIRECTORY);
-    if (!at && at.error().error_number() == ENOTDIR) {
-      return Fail(Code::kUnimplemented, "isolation microvm: a volume of one file, at " + target);
-    }
-    if (!at) return Fail(at.error());
-    ATOLL_ASSIGN(const UniqueFd mount, CloneMount(at->get(), "", false));
+    ATOLL_ASSIGN(const UniqueFd at, sys::OpenInRoot(state.root.get(), target.substr(1), O_PATH));
+    ATOLL_ASSIGN(const UniqueFd mount, CloneMount(at.get(), "", false));
     const std::string path = InMachine(wire::kMachineSharedVolumes) + "/" + std::to_string(i);
-    ATOLL_TRY(MakeDirectory(path.c_str(), 0755));
+    struct stat facts {};
+    if (::fstat(at.get(), &facts) != 0) return FailSys("fstat " + target);
+    if (S_ISDIR(facts.st_mode)) {
+      ATOLL_TRY(MakeDirectory(path.c_str(), 0755));
+    } else {
+      ATOLL_TRY(sys::Open(path, O_WRONLY | O_CREAT | O_EXCL, 0444));
+    }
     ATOLL_TRY(MountAt(mount, path));
   }
   ATOLL_ASSIGN(const UniqueFd root, CloneMount(state.root.get(), "", false));
