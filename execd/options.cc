@@ -27,8 +27,9 @@ sockaddr_vm VsockAddress(uint32_t cid, uint32_t port) {
   return address;
 }
 
-// The most streams that the guard's device has at a time.
-constexpr int kVsockBacklog = 1024;
+// The most streams that the device of a machine's guard has at a time, and more than the
+// connections that a guard of gVisor passes on at a time. Neither waits for room in the queue.
+constexpr int kBacklog = 1024;
 
 Result<UniqueFd> ConnectVsock(uint32_t cid, uint32_t port) {
   UniqueFd socket(::socket(AF_VSOCK, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -49,7 +50,7 @@ Result<UniqueFd> ListenVsock(uint32_t port) {
   }
   // The kernel refuses a connection over vsock that finds the queue full, and the client has lost
   // its request. A Unix socket would let it wait.
-  if (::listen(socket.get(), kVsockBacklog) != 0) return FailSys("listen on vsock");
+  if (::listen(socket.get(), kBacklog) != 0) return FailSys("listen on vsock");
   return socket;
 }
 
@@ -61,7 +62,8 @@ Result<UniqueFd> ListenBesideGuard() {
   if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return FailSys(std::string("bind ") + address.sun_path);
   }
-  if (::listen(socket.get(), 128) != 0) return FailSys(std::string("listen ") + address.sun_path);
+  if (::listen(socket.get(), kBacklog) != 0)
+    return FailSys(std::string("listen ") + address.sun_path);
   ATOLL_TRY(sys::Open(std::string(wire::kGuardedDirectory) + "/" + wire::kGuardedReady,
                       O_WRONLY | O_CREAT | O_EXCL, 0600));
   return socket;

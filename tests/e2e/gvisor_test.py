@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import unittest
 import urllib.parse
 
@@ -121,6 +122,16 @@ class Works(GvisorTest):
         response.read(1 << 20)
         response.close()
         self.assertEqual(self.box.out('echo still'), 'still')
+
+    def test_many_connections_at_once(self):
+        answers = []
+        ask = lambda: answers.append(self.box.call('GET', '/command/status/none').status)
+        threads = [threading.Thread(target=ask) for _ in range(300)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(set(answers), {404}, answers)
 
     def test_an_entrypoint_that_ends(self):
         box = self.other(entrypoint=['sh', '-c', 'sleep 0.1; exit 9'])
