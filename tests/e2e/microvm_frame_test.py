@@ -5,7 +5,7 @@ import unittest
 from egress import FAMILIES, V4, V6, policy
 from egress_attack import ip_packet, packed, udp_segment
 from egress_packet_attack_test import PacketTest
-from microvm_test import SETTINGS, MachineTest
+from machine import SETTINGS, MachineTest
 
 KINDS = {V4: 0x0800, V6: 0x86dd}
 TAGS = {'priority': [(0x8100, 0)], 'VLAN': [(0x8100, 7)], '802.1ad': [(0x88a8, 0)],

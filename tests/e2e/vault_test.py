@@ -441,9 +441,11 @@ class Accounts(VaultTest):
             working.result()
         used, wall = Groups.cpu_of(group) - used, time.monotonic() - began
         self.assertLess(used, 0.1 * wall + 0.1, f'{wall} s')
-        self.assertGreater(Groups.cpu_of(group / 'intercept'), 0.2 * used)
-        # The sandbox is at its limit, and is shown there.
-        self.assertGreater(statistics.median(shown), 75, shown)
+        share = Groups.cpu_of(group / 'intercept') / used
+        self.assertGreater(share, 0.2)
+        # What is shown has the interceptor in it. A busy host may keep the sandbox below its limit.
+        percent = 100 * used / (0.1 * wall)
+        self.assertGreater(statistics.mean(shown), percent * (1 - share / 2), (percent, share, shown))
 
     def test_it_is_out_of_the_sandboxs_reach(self):
         box = self.safe_box(resourceLimits={'memory': '64Mi'})
