@@ -36,7 +36,9 @@ Result<UniqueFd> ConnectVsock(uint32_t cid, uint32_t port) {
   if (!socket) return FailSys("socket AF_VSOCK");
   const sockaddr_vm address = VsockAddress(cid, port);
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    return FailSys("connect vsock port " + std::to_string(port));
+    // Never kUnavailable, as a reset would be: that is a gate that has closed.
+    const Error why = SysError("connect vsock port " + std::to_string(port));
+    return Fail(Code::kInternal, why.message());
   }
   return socket;
 }
