@@ -6,6 +6,8 @@
 //                                    the recent denials
 #include <nlohmann/json.hpp>
 
+#include <cerrno>
+
 #include "netpolicy/policy/policy_json.h"
 #include "runtime/api/gate/error_map.h"
 #include "runtime/api/gate/json.h"
@@ -67,13 +69,17 @@ void Api::GetNetwork(const Call& call) {
       found->spec.network.policy ? netpolicy::ModeOf(*found->spec.network.policy) : "allow_all";
   if (found->slot != 0) {
     const auto counters = network.CountersOf(found->slot);
-    if (!counters) return call.Respond(MapError(counters.error(), Doing::kFind));
+    // The kernel removes the link of a sandbox that has ended, and the slot is given back later.
+    const bool gone = !counters && counters.error().error_number() == ENODEV;
+    if (!counters && !gone) return call.Respond(MapError(counters.error(), Doing::kFind));
     body["addresses"] = parts_.sandboxes.registry.AddressesOf(*found);
-    body["counters"] = {{"bytesIn", counters->bytes_in},
-                        {"bytesOut", counters->bytes_out},
-                        {"packetsIn", counters->packets_in},
-                        {"packetsOut", counters->packets_out},
-                        {"denied", counters->denied}};
+    if (counters) {
+      body["counters"] = {{"bytesIn", counters->bytes_in},
+                          {"bytesOut", counters->bytes_out},
+                          {"packetsIn", counters->packets_in},
+                          {"packetsOut", counters->packets_out},
+                          {"denied", counters->denied}};
+    }
     body["learned"] = LearnedJson(network.LearnedBy(found->slot));
     body["denials"] = DenialsJson(network.DenialsOf(found->slot));
   }

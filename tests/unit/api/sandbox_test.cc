@@ -84,6 +84,17 @@ TEST_F(ApiTest, ABuildThatFailsIs500) {
   EXPECT_NE(exchange->response->body.find("step overlay"), std::string::npos);
 }
 
+// The kernel removes the link of a sandbox that ends, before the daemon knows.
+TEST_F(ApiTest, ALinkThatHasGoneHasNoCounters) {
+  const std::string path = "/v1/sandboxes/" + Create() + "/network";
+  EXPECT_TRUE(Get(path).contains("counters"));
+  network.link_error = ENODEV;
+  EXPECT_FALSE(Get(path).contains("counters"));
+  EXPECT_EQ(Status("GET", path), 200);
+  network.link_error = EPERM;
+  EXPECT_EQ(Status("GET", path), 500);
+}
+
 TEST_F(ApiTest, PauseAndResume) {
   const std::string id = Create();
   const std::string base = "/v1/sandboxes/" + id;

@@ -332,8 +332,11 @@ class FakeNetwork final : public netpolicy::Network {
   }
   std::vector<netpolicy::LearnedName> LearnedBy(uint32_t) const override { return {}; }
   std::vector<netpolicy::Denial> DenialsOf(uint32_t) const override { return denials; }
+  int link_error = 0;  // errno of CountersOf
   Result<netpolicy::SlotCounters> CountersOf(uint32_t) override {
-    return netpolicy::SlotCounters{};
+    if (link_error == 0) return netpolicy::SlotCounters{};
+    errno = link_error;
+    return FailSys("RTM_GETLINK index 1");
   }
   void OnDenied(netpolicy::OnDenial) override {}
   Status RemoveLinks(const std::vector<uint32_t>& slots) override {
