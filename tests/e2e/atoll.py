@@ -307,8 +307,9 @@ class Daemon:
         return {path.stem for path in (self.run_dir / 'sandboxes').glob('*-*-*-*-*.sock')}
 
     def connection(self):
+        # As long as an emulated machine may take to boot (runtime/guard/vm).
         return http.client.HTTPConnection(urllib.parse.urlsplit(self.url).netloc,
-                                          timeout=60 * SLOWNESS)
+                                          timeout=120 * SLOWNESS)
 
     def send(self, method, path, body=None, headers=None, connection=None):
         """One request; the response, body unread. The key goes with it unless `headers` has one."""
