@@ -18,8 +18,6 @@
 #include "runtime/base/utf8.h"
 #include "runtime/spawner/host/host.h"
 #include "runtime/spawner/kernel/mounts.h"
-#include "runtime/spawner/kernel/namespaces.h"
-#include "runtime/spawner/root/root_child.h"
 #include "runtime/spawner/root/root_steps.h"
 #include "runtime/spawner/root/volume_mounts.h"
 #include "runtime/spawner/rules/own_paths.h"
@@ -244,53 +242,11 @@ constexpr RootStep kRootBesideGuard[] = {
 
 }  // namespace
 
-std::string_view GvisorTier::name() const {
-  return wire::kGvisorTier;
-}
+GvisorTier::GvisorTier(const Host& host)
+    : GuardedTier(host, wire::kGvisorTier, kGuardProgram, kRootBesideGuard) {}
 
-bool GvisorTier::Can(Verb verb) const {
-  switch (verb) {
-    case Verb::kPrepare:
-      return static_cast<bool>(host_.runsc);
-    case Verb::kBuild:
-    case Verb::kDiff:
-      return true;
-    case Verb::kFreeze:
-    case Verb::kReclaim:
-    case Verb::kCopy:
-      return wire::CanStandStill(wire::kGvisorTier);
-    // Limits: a sandbox sees those with which gVisor has started.
-    case Verb::kLimit:
-    // Sessions: the spawner cannot enter the sandbox.
-    case Verb::kSession:
-      return false;
-  }
-  return false;
-}
-
-Result<pid_t> GvisorTier::Prepare(const SlotChildInput& input, SlotChildReport* report) const {
-  ATOLL_ASSIGN(const UniqueFd network, MakeNetworkNamespace(input.user_namespace));
-  SlotChildInput with = input;
-  with.network_namespace = network.get();
-  return StartSlotChild(with, kGuardProgram, report);
-}
-
-RootReport GvisorTier::Build(const wire::Plan& plan, const std::vector<int>& buckets,
-                             const Slot& slot, int first) const {
-  if (plan.volumes.empty()) return MountRoot(host_, plan, slot, first, kRootBesideGuard);
-  return MountRootHere(host_, plan, buckets, slot, first, kRootBesideGuard);
-}
-
-Status GvisorTier::Limit(uint32_t, int, pid_t, const cgroup::Limits&, const cgroup::Limits&) const {
-  return Fail(Code::kUnimplemented, "gvisor: the limits of a sandbox are fixed");
-}
-
-Status GvisorTier::Freeze(uint32_t, bool) {
-  return Fail(Code::kUnimplemented, "gvisor: a sandbox cannot be paused");
-}
-
-Status GvisorTier::MakeSession(uint32_t, int, pid_t, const wire::MakeSession&) const {
-  return Fail(Code::kUnimplemented, "gvisor: no isolated sessions");
+bool GvisorTier::HasWall() const {
+  return static_cast<bool>(host_.runsc);
 }
 
 }  // namespace atl::spawner

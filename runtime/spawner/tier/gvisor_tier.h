@@ -10,29 +10,17 @@
 // mount of the host.
 #pragma once
 
-#include "runtime/spawner/host/tier.h"
+#include "runtime/spawner/tier/guarded_tier.h"
 
 namespace atl::spawner {
 
-class GvisorTier : public Tier {
+class GvisorTier : public GuardedTier {
  public:
   // `host` is borrowed and outlives it.
-  explicit GvisorTier(const Host& host) : host_(host) {}
-
-  std::string_view name() const override;
-  bool Can(Verb verb) const override;
-  Result<pid_t> Prepare(const SlotChildInput& input, SlotChildReport* report) const override;
-  RootReport Build(const wire::Plan& plan, const std::vector<int>& buckets, const Slot& slot,
-                   int first) const override;
-  // Not called, as Freeze and MakeSession: see Can.
-  Status Limit(uint32_t slot, int first, pid_t pid, const cgroup::Limits& now,
-               const cgroup::Limits& next) const override;
-  Status Freeze(uint32_t slot, bool frozen) override;
-  Status MakeSession(uint32_t slot, int first, pid_t pid,
-                     const wire::MakeSession& message) const override;
+  explicit GvisorTier(const Host& host);
 
  private:
-  const Host& host_;
+  bool HasWall() const override;
 };
 
 }  // namespace atl::spawner

@@ -20,7 +20,6 @@
 #include "runtime/base/unix_address.h"
 #include "runtime/spawner/host/host.h"
 #include "runtime/spawner/kernel/mounts.h"
-#include "runtime/spawner/kernel/namespaces.h"
 #include "runtime/spawner/kernel/worker.h"
 #include "runtime/spawner/root/root_child.h"
 #include "runtime/spawner/root/root_steps.h"
@@ -280,35 +279,11 @@ constexpr RootStep kRootOfMachine[] = {
 
 }  // namespace
 
-std::string_view MicrovmTier::name() const {
-  return wire::kMicrovmTier;
-}
+MicrovmTier::MicrovmTier(const Host& host)
+    : GuardedTier(host, wire::kMicrovmTier, kVmProgram, kRootOfMachine) {}
 
-bool MicrovmTier::Can(Verb verb) const {
-  switch (verb) {
-    case Verb::kPrepare:
-      return host_.vm.has_value();
-    case Verb::kBuild:
-    case Verb::kDiff:
-      return true;
-    case Verb::kFreeze:
-    case Verb::kReclaim:
-    case Verb::kCopy:
-      return wire::CanStandStill(wire::kMicrovmTier);
-    // Limits: the machine has those with which it was started.
-    case Verb::kLimit:
-    // Sessions: the spawner cannot enter the sandbox.
-    case Verb::kSession:
-      return false;
-  }
-  return false;
-}
-
-Result<pid_t> MicrovmTier::Prepare(const SlotChildInput& input, SlotChildReport* report) const {
-  ATOLL_ASSIGN(const UniqueFd network, MakeNetworkNamespace(input.user_namespace));
-  SlotChildInput with = input;
-  with.network_namespace = network.get();
-  return StartSlotChild(with, kVmProgram, report);
+bool MicrovmTier::HasWall() const {
+  return host_.vm.has_value();
 }
 
 RootReport MicrovmTier::Build(const wire::Plan& plan, const std::vector<int>& buckets,
@@ -321,13 +296,7 @@ RootReport MicrovmTier::Build(const wire::Plan& plan, const std::vector<int>& bu
                           "microvm: less than " + std::to_string(least >> 20) + " MiB of memory");
     return refused;
   }
-  if (plan.volumes.empty()) return MountRoot(host_, plan, slot, first, kRootOfMachine);
-  return MountRootHere(host_, plan, buckets, slot, first, kRootOfMachine);
-}
-
-Status MicrovmTier::Limit(uint32_t, int, pid_t, const cgroup::Limits&,
-                          const cgroup::Limits&) const {
-  return Fail(Code::kUnimplemented, "microvm: the limits of a sandbox are fixed");
+  return GuardedTier::Build(plan, buckets, slot, first);
 }
 
 void MicrovmTier::EndSync(uint32_t slot) {
@@ -355,10 +324,6 @@ Status MicrovmTier::Freeze(uint32_t slot, bool frozen) {
                }));
   ATOLL_ASSIGN(syncs_[slot], sys::PidfdOpen(pid));
   return {};
-}
-
-Status MicrovmTier::MakeSession(uint32_t, int, pid_t, const wire::MakeSession&) const {
-  return Fail(Code::kUnimplemented, "microvm: no isolated sessions");
 }
 
 }  // namespace atl::spawner

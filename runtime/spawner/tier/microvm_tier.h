@@ -9,31 +9,23 @@
 #include <map>
 
 #include "runtime/base/unique_fd.h"
-#include "runtime/spawner/host/tier.h"
+#include "runtime/spawner/tier/guarded_tier.h"
 
 namespace atl::spawner {
 
-class MicrovmTier : public Tier {
+class MicrovmTier : public GuardedTier {
  public:
   // `host` is borrowed and outlives it.
-  explicit MicrovmTier(const Host& host) : host_(host) {}
+  explicit MicrovmTier(const Host& host);
 
-  std::string_view name() const override;
-  bool Can(Verb verb) const override;
-  Result<pid_t> Prepare(const SlotChildInput& input, SlotChildReport* report) const override;
   RootReport Build(const wire::Plan& plan, const std::vector<int>& buckets, const Slot& slot,
                    int first) const override;
-  // Not called, as MakeSession: see Can.
-  Status Limit(uint32_t slot, int first, pid_t pid, const cgroup::Limits& now,
-               const cgroup::Limits& next) const override;
   Status Freeze(uint32_t slot, bool frozen) override;
-  Status MakeSession(uint32_t slot, int first, pid_t pid,
-                     const wire::MakeSession& message) const override;
 
  private:
+  bool HasWall() const override;
   void EndSync(uint32_t slot);
 
-  const Host& host_;
   // The key is a slot, the value a pidfd of the process that lets the guest write what is dirty,
   // and freezes it then.
   std::map<uint32_t, UniqueFd> syncs_;
