@@ -1,10 +1,7 @@
 // atoll-vm: the first process of a sandbox in a virtual machine. See README.md.
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/epoll.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -75,10 +72,6 @@ class Guard {
     ATOLL_TRY(KeepCapabilities(0));
     if (machine_->ready()) Go();
     return {};
-  }
-
-  void Reaped(pid_t pid, int status) {
-    if (machine_) machine_->Reaped(pid, status);
   }
 
  private:
@@ -185,26 +178,14 @@ class Guard {
 };
 
 int Run() {
-  sigset_t child;
-  sigemptyset(&child);
-  sigaddset(&child, SIGCHLD);
-  ::sigprocmask(SIG_SETMASK, &child, nullptr);
-  const UniqueFd signals(::signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK));
   const auto loop = EventLoop::Create();
-  if (!signals || !loop) return kCannotStart;
+  if (!loop) return kCannotStart;
   for (const int fd : {wire::kExecdGateFd, wire::kExecdControlFd, wire::kExecdListenFd,
                        wire::kMachineTunFd, wire::kMachineSyncFd}) {
     ::fcntl(fd, F_SETFD, FD_CLOEXEC);
   }
   Guard guard(**loop);
-  const auto reaping = (*loop)->Watch(signals.get(), EPOLLIN, [&](uint32_t) {
-    signalfd_siginfo info[8];
-    while (::read(signals.get(), info, sizeof info) > 0) {
-    }
-    int status = 0;
-    for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) guard.Reaped(pid, status);
-  });
-  if (!reaping || !TakePass() || !MakeTap(wire::kMachineTunFd)) return kCannotStart;
+  if (!TakePass() || !MakeTap(wire::kMachineTunFd)) return kCannotStart;
   guard.Park();
   EventLoop::Id gate = 0;
   const auto watched = (*loop)->Watch(wire::kExecdGateFd, EPOLLIN, [&](uint32_t) {

@@ -13,7 +13,6 @@
 
 #include "runtime/base/sys.h"
 #include "runtime/base/unix_address.h"
-#include "runtime/guard/vm/processes.h"
 #include "runtime/guard/vm/qemu.h"
 
 namespace atl::guard {
@@ -93,8 +92,11 @@ VirtualMachine::VirtualMachine(EventLoop& loop, const wire::Hardware& hardware, 
 
 VirtualMachine::~VirtualMachine() {
   for (const EventLoop::Id timer : {last_bytes_, power_off_}) loop_.Cancel(timer);
-  for (const auto& [pid, what] : parts_) ::kill(pid, SIGKILL);
-  for (const auto& [pid, what] : parts_) (void)TEMP_FAILURE_RETRY(::waitpid(pid, nullptr, 0));
+  for (const auto& [pid, part] : parts_) ::kill(pid, SIGKILL);
+  for (const auto& [pid, part] : parts_) {
+    loop_.Unwatch(part.watch);
+    (void)TEMP_FAILURE_RETRY(::waitpid(pid, nullptr, 0));
+  }
 }
 
 Status VirtualMachine::Start(int tap) {
@@ -117,8 +119,17 @@ Status VirtualMachine::Start(int tap) {
       .descriptors = {descriptors.vsock, descriptors.root, descriptors.volumes, descriptors.tap},
       .console = console.get(),
       .monitor = true};
-  ATOLL_ASSIGN(const pid_t pid, guard::Start(qemu));
-  parts_[pid] = "the virtual machine";
+  return StartPart(qemu, "the virtual machine");
+}
+
+Status VirtualMachine::StartPart(const Process& process, std::string name) {
+  ATOLL_ASSIGN(const pid_t pid, guard::Start(process));
+  Part& part = parts_[pid];
+  part.name = std::move(name);
+  ATOLL_ASSIGN(part.pidfd, sys::PidfdOpen(pid));
+  ATOLL_ASSIGN(part.watch, loop_.OnExit(part.pidfd.get(), [this, pid](std::optional<int> status) {
+    Ended(pid, status.value_or(0));
+  }));
   return {};
 }
 
@@ -140,17 +151,16 @@ Result<UniqueFd> VirtualMachine::StartFileServer(const char* tag, const char* di
       .descriptors = {line.listener.get()},
       .console = console.get(),
       .capabilities = kFileServerRights};
-  ATOLL_ASSIGN(const pid_t pid, guard::Start(server));
-  parts_[pid] = std::string("the file server of the virtual machine (") + tag + ")";
+  ATOLL_TRY(StartPart(server, std::string("the file server of the virtual machine (") + tag + ")"));
   return std::move(line.client);
 }
 
-void VirtualMachine::Reaped(pid_t pid, int status) {
+void VirtualMachine::Ended(pid_t pid, int status) {
   const auto part = parts_.extract(pid);
-  if (part.empty() || exit_code_ || !end_.empty()) return;
-  end_ = part.mapped() + (WIFSIGNALED(status)
-                              ? " was killed by signal " + std::to_string(WTERMSIG(status))
-                              : std::string(" has ended"));
+  if (exit_code_ || !end_.empty()) return;
+  end_ = part.mapped().name + (WIFSIGNALED(status)
+                                   ? " was killed by signal " + std::to_string(WTERMSIG(status))
+                                   : std::string(" has ended"));
   // The guest's last words may still be on their way to the guard. The file servers end with the
   // monitor.
   last_bytes_ = loop_.After(kLastBytesUs, [this] { End([this] { events_.failed(end_); }); });

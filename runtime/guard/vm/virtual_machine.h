@@ -3,7 +3,7 @@
 // It boots without knowing which sandbox it will be. What it takes for that is said to the guest,
 // once the root of the sandbox is mounted in the directory that the guest's file servers serve.
 //
-// Thread rule: on the loop, in a process with one thread that reaps its children.
+// Thread rule: on the loop, in a process with one thread.
 #pragma once
 
 #include <sys/types.h>
@@ -13,12 +13,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "runtime/base/event_loop.h"
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/guard/vm/console.h"
 #include "runtime/guard/vm/guest.h"
+#include "runtime/guard/vm/processes.h"
 #include "runtime/guard/vsock/vsock_device.h"
 #include "runtime/wire/machine.h"
 #include "runtime/wire/vm.h"
@@ -55,13 +57,18 @@ class VirtualMachine {
   // Joins a client's socket with execd.
   void Connect(UniqueFd socket) { device_->Connect(wire::vm::kExecPort, std::move(socket)); }
 
-  // A child has ended, and has been reaped.
-  void Reaped(pid_t pid, int status);
-
   // The last words of its console, without control characters.
   std::string LastWords() { return console_.Tail(); }
 
  private:
+  struct Part {
+    std::string name;
+    UniqueFd pidfd;
+    EventLoop::Id watch = 0;
+  };
+
+  Status StartPart(const Process& process, std::string name);
+  void Ended(pid_t pid, int status);
   Result<UniqueFd> StartFileServer(const char* tag, const char* directory, const char* cache,
                                    const UniqueFd& console);
   Result<UniqueFd> Dialled(uint32_t port);
@@ -73,7 +80,7 @@ class VirtualMachine {
   const wire::Hardware hardware_;
   const Events events_;
   Console console_;
-  std::map<pid_t, std::string> parts_;  // live processes
+  std::map<pid_t, Part> parts_;  // live processes
   Guest guest_;
   std::unique_ptr<vsock::VsockDevice> device_;
   EventLoop::Id last_bytes_ = 0;
