@@ -20,6 +20,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "netpolicy/link/link_messages.h"
 #include "netpolicy/link/netlink.h"
 
 namespace atl::guard {
@@ -91,19 +92,6 @@ Status ReadNeighbours(int socket, unsigned link, wire::vm::Go* go) {
       go->neighbours.push_back(std::move(neighbour));
     }
   });
-}
-
-void AddUp(NetlinkBatch& batch, unsigned index, uint32_t mtu) {
-  batch.Begin(RTM_NEWLINK, 0, std::string("RTM_NEWLINK ") + kTap + " up");
-  ifinfomsg header{};
-  header.ifi_index = static_cast<int>(index);
-  header.ifi_flags = header.ifi_change = IFF_UP;
-  batch.Header(header);
-  batch.PutU32(IFLA_MTU, mtu);
-  // It has no address of its own, of any kind.
-  auto spec = batch.OpenNest(IFLA_AF_SPEC);
-  auto inet6 = batch.OpenNest(AF_INET6);
-  batch.PutU8(IFLA_INET6_ADDR_GEN_MODE, IN6_ADDR_GEN_MODE_NONE);
 }
 
 tcmsg TcHeader(unsigned index) {
@@ -195,8 +183,13 @@ Status JoinLink(uint32_t mtu) {
   if (tap == 0 || link == 0) return FailSys("if_nametoindex");
   ATOLL_ASSIGN(const UniqueFd socket, netpolicy::OpenNetlink(NETLINK_ROUTE));
   NetlinkBatch batch;
-  // The tap is up before anything is sent to it.
-  AddUp(batch, tap, mtu);
+  // The tap has no address of its own, of any kind, and is up before anything is sent to it.
+  const auto index = static_cast<int>(tap);
+  netpolicy::AddNoLinkLocal(batch, index, kTap);
+  batch.Begin(RTM_NEWLINK, 0, std::string("RTM_NEWLINK ") + kTap + " mtu");
+  batch.Header(netpolicy::LinkHeader(index, 0, 0));
+  batch.PutU32(IFLA_MTU, mtu);
+  netpolicy::AddLinkUp(batch, index, kTap);
   AddRedirect(batch, link, tap, std::string(kLink) + " to " + kTap);
   AddRedirect(batch, tap, link, std::string(kTap) + " to " + kLink);
   return netpolicy::Exchange(socket.get(), batch);
