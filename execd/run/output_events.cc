@@ -5,6 +5,7 @@
 #include "execd/http/json.h"
 #include "execd/run/events.h"
 #include "runtime/base/base64.h"
+#include "runtime/base/utf8.h"
 
 namespace atl::execd {
 namespace {
@@ -15,17 +16,6 @@ constexpr size_t kLongestCharacter = 4;
 
 bool Continues(char c) {
   return (static_cast<unsigned char>(c) & 0xC0) == 0x80;
-}
-
-// Returns how many bytes at the end of `text` are an incomplete UTF-8 sequence.
-size_t UnfinishedCharacter(std::string_view text) {
-  for (size_t back = 1; back < kLongestCharacter && back <= text.size(); ++back) {
-    const auto lead = static_cast<unsigned char>(text[text.size() - back]);
-    if (Continues(text[text.size() - back])) continue;
-    const size_t length = lead < 0xC2 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 1;
-    return length > back ? back : 0;
-  }
-  return 0;
 }
 
 // Returns the longest prefix of at most `limit` bytes that ends between two characters.
@@ -101,7 +91,7 @@ void OutputEvents::AppendText(std::string_view bytes, int64_t unix_ms, std::stri
     ended_with_return_ = next == bytes.size() && bytes.back() == '\r';
     bytes.remove_prefix(next);
     if (!terminated) {
-      const size_t unfinished = UnfinishedCharacter(line);
+      const size_t unfinished = UnfinishedUtf8(line);
       character_ = line.substr(line.size() - unfinished);
       line.remove_suffix(unfinished);
     }

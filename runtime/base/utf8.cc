@@ -28,4 +28,14 @@ bool IsUtf8(std::string_view text) {
   return true;
 }
 
+size_t UnfinishedUtf8(std::string_view text) {
+  for (size_t back = 1; back <= 3 && back <= text.size(); ++back) {
+    const auto lead = static_cast<unsigned char>(text[text.size() - back]);
+    if ((lead & 0xC0) == 0x80) continue;
+    const size_t length = lead < 0xC2 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 1;
+    return length > back ? back : 0;
+  }
+  return 0;
+}
+
 }  // namespace atl

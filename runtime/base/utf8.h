@@ -18,4 +18,8 @@ Utf8Character FirstUtf8(std::string_view text);
 // Returns true if `text` consists of whole characters. The empty text does.
 bool IsUtf8(std::string_view text);
 
+// Returns how many bytes at the end of `text` begin a character without ending it. 0 also for what
+// no byte could make a character.
+size_t UnfinishedUtf8(std::string_view text);
+
 }  // namespace atl

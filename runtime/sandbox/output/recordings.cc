@@ -13,6 +13,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/sandbox_id.h"
 #include "runtime/base/sys.h"
+#include "runtime/base/utf8.h"
 
 namespace atl::sandbox {
 namespace {
@@ -66,17 +67,6 @@ std::string WithoutControls(std::string line) {
 
 std::string Line(const json& value) {
   return WithoutControls(JsonText(value)) + "\n";
-}
-
-// Returns the number of bytes at the end that begin a character of UTF-8 without ending it.
-size_t BegunAtEnd(std::string_view text) {
-  for (size_t back = 1; back <= std::min<size_t>(3, text.size()); ++back) {
-    const auto byte = static_cast<unsigned char>(text[text.size() - back]);
-    if ((byte & 0xC0) == 0x80) continue;
-    const size_t whole = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : byte >= 0xC0 ? 2 : 1;
-    return whole > back ? back : 0;
-  }
-  return 0;
 }
 
 Result<UniqueFd> DirectoryOf(const std::string& directory, const std::string& sandbox) {
@@ -159,13 +149,13 @@ Status Recording::Text(char kind, std::string_view bytes, int64_t now_us) {
   std::string& begun = begun_[kind == 'i' ? 1 : 0];
   begun.append(bytes);
   std::string whole = std::move(begun);
-  begun = whole.substr(whole.size() - BegunAtEnd(whole));
+  begun = whole.substr(whole.size() - UnfinishedUtf8(whole));
   whole.resize(whole.size() - begun.size());
   std::string_view rest = whole;
   while (!rest.empty()) {
     std::string_view part = rest.substr(0, kMaxText);
     // Characters stay whole.
-    if (part.size() < rest.size()) part.remove_suffix(BegunAtEnd(part));
+    if (part.size() < rest.size()) part.remove_suffix(UnfinishedUtf8(part));
     ATOLL_TRY(Event(kind, std::string(part), now_us));
     rest.remove_prefix(part.size());
   }

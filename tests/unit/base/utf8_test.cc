@@ -34,5 +34,17 @@ TEST(Utf8, IsToldFromBytes) {
   }
 }
 
+TEST(Utf8, UnfinishedIsWhatOnlyMoreBytesCanEnd) {
+  const std::string whole = "a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80";
+  EXPECT_EQ(UnfinishedUtf8(whole), 0U);
+  EXPECT_EQ(UnfinishedUtf8(whole.substr(0, 2)), 1U);
+  EXPECT_EQ(UnfinishedUtf8(whole.substr(0, 5)), 2U);
+  EXPECT_EQ(UnfinishedUtf8(whole.substr(0, 9)), 3U);
+  EXPECT_EQ(UnfinishedUtf8(""), 0U);
+  for (const char* never : {"\xff", "\xc0", "\xf5\x80", "\x80\x80\x80\x80"}) {
+    EXPECT_EQ(UnfinishedUtf8(never), 0U) << never;
+  }
+}
+
 }  // namespace
 }  // namespace atl
