@@ -8,6 +8,7 @@
 #include <charconv>
 #include <climits>
 #include <iterator>
+#include <optional>
 #include <string_view>
 
 #include "runtime/base/log_format.h"
@@ -110,11 +111,16 @@ Result<std::string> OwnPath() {
   return std::string(path, static_cast<size_t>(n));
 }
 
+// Returns the kind whose name is `text`. The names are in the order of the kinds.
+template <typename Kind, size_t kKinds>
+std::optional<Kind> KindOf(const std::string_view (&names)[kKinds], std::string_view text) {
+  const auto* const found = std::find(std::begin(names), std::end(names), text);
+  if (found == std::end(names)) return std::nullopt;
+  return static_cast<Kind>(found - std::begin(names));
+}
+
 Result<VmAccel> ParseVmAccel(std::string_view text) {
-  const auto* const found = std::find(std::begin(kVmAccelNames), std::end(kVmAccelNames), text);
-  if (found != std::end(kVmAccelNames)) {
-    return static_cast<VmAccel>(found - std::begin(kVmAccelNames));
-  }
+  if (const auto accel = KindOf<VmAccel>(kVmAccelNames, text)) return *accel;
   return Fail(Code::kInvalidArgument,
               "--vm-accel '" + std::string(text) + "': must be auto, kvm or tcg");
 }
@@ -122,10 +128,7 @@ Result<VmAccel> ParseVmAccel(std::string_view text) {
 }  // namespace
 
 Result<SwapKind> ParseSwapKind(std::string_view text) {
-  const auto* const found = std::find(std::begin(kSwapKindNames), std::end(kSwapKindNames), text);
-  if (found != std::end(kSwapKindNames)) {
-    return static_cast<SwapKind>(found - std::begin(kSwapKindNames));
-  }
+  if (const auto kind = KindOf<SwapKind>(kSwapKindNames, text)) return *kind;
   return Fail(Code::kInvalidArgument,
               "'" + std::string(text) + "': must be auto, dm-crypt or zram");
 }
@@ -194,12 +197,6 @@ Result<Config> ParseCommandLine(int argc, char** argv) {
       ATOLL_ASSIGN(config.vm_accel, ParseVmAccel(value));
     } else if (flag == "--vm-emulation") {
       ATOLL_ASSIGN(config.vm_emulation, ParseSwitch(flag, value));
-    } else if (flag == "--vm-guard") {
-      config.vm_guard = value;
-    } else if (flag == "--qemu") {
-      config.qemu = value;
-    } else if (flag == "--virtiofsd") {
-      config.virtiofsd = value;
     } else if (flag == "--object-store") {
       ATOLL_TRY(wire::AddObjectStore(value, &config.object_stores));
     } else if (flag == "--device") {
@@ -239,8 +236,7 @@ Result<Config> ParseCommandLine(int argc, char** argv) {
     return Fail(Code::kInvalidArgument,
                 "usage: atoll-spawner --data-dir /DIR --run-dir /DIR --user NAME [--execd PATH] "
                 "[--unpack PATH] [--objects PATH] [--guard PATH] [--runsc PATH] [--vm-dir /DIR] "
-                "[--vm-accel auto|kvm|tcg] [--vm-emulation yes] [--vm-guard PATH] [--qemu PATH] "
-                "[--virtiofsd PATH] [--capabilities "
+                "[--vm-accel auto|kvm|tcg] [--vm-emulation yes] [--capabilities "
                 "LIST] [--host-path /DIR]… "
                 "[--object-store LINE]… [--device LINE]… [--log-format FORMAT] [--swap-size BYTES] "
                 "[--swap-kind "

@@ -97,7 +97,6 @@ struct Config {
 
 // Flags: --data-dir D --run-dir R --user NAME [--execd P] [--unpack P] [--objects P] [--guard P]
 //        [--runsc P] [--ready-fd N] [--vm-dir D] [--vm-accel auto|kvm|tcg] [--vm-emulation yes]
-//        [--vm-guard P] [--qemu P] [--virtiofsd P]
 //        [--capabilities cap_chown,…] [--host-path /DIR]… [--object-store LINE]… [--device LINE]…
 //        [--cgroup /PATH]
 //        [--respawn yes] [--swap-size BYTES] [--swap-kind auto|dm-crypt|zram] [--successor yes]
