@@ -307,7 +307,7 @@ class Daemon:
         return {path.stem for path in (self.run_dir / 'sandboxes').glob('*-*-*-*-*.sock')}
 
     def connection(self):
-        # As long as an emulated machine may take to boot (runtime/guard/vm).
+        # The first answer of a machine waits for its boot, which may take so long under emulation.
         return http.client.HTTPConnection(urllib.parse.urlsplit(self.url).netloc,
                                           timeout=120 * SLOWNESS)
 

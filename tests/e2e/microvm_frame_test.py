@@ -47,7 +47,7 @@ class Frames(MachineTest, PacketTest):
                         self.send(self.datagram(net, destination), kind, tags)
                 for source in (b'\x02evil!', self.gateway, b'\xff' * 6):
                     self.send(self.datagram(net, net.at(1)), kind, source=source)
-                # In each other, and to everybody on the link.
+                # Tunnels, and frames to everybody on the link.
                 for outer, number in ((V4, 4 if net is V4 else 41), (V6, 4 if net is V4 else 41), (V4, 47)):
                     for target in (outer.at(1), self.machine.gateway(outer)):
                         self.send(ip_packet(self.machine.own_address(outer), target, number,

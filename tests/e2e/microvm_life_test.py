@@ -192,7 +192,7 @@ class Vault(VaultTest):
         self.assertGreater(time.monotonic() - began, 2.5)
         box.out('dd if=/dev/zero of=/srv/big bs=1M count=20 2>/dev/null')
         after = self.used()
-        # Of the whole machine, as the host sees it.
+        # The host counts the whole machine.
         self.assertGreater(after['network_bytes']['out'] - before['network_bytes']['out'], size)
         self.assertGreater(after['cpu_seconds'], before['cpu_seconds'])
         self.assertGreater(after['memory_used_gib_seconds'], before['memory_used_gib_seconds'])

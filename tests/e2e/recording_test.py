@@ -113,7 +113,7 @@ class Recorded(WithDaemon):
     def test_what_a_client_sends_does_not_end_its_recording(self):
         socket = self.open()
         self.say(socket, 'stty -echo; cat > /dev/null; echo eaten-$((6*7))', 'stty')
-        # In one message, longer than every resize.
+        # One message, longer than every resize.
         socket.send(2, b'\0' + b'0123456789abcdef\n' * 20000)
         self.say(socket, '\x04', 'eaten-42')
         # execd ends a client that it cannot read.

@@ -443,7 +443,7 @@ class Accounts(VaultTest):
         self.assertLess(used, 0.1 * wall + 0.1, f'{wall} s')
         share = Groups.cpu_of(group / 'intercept') / used
         self.assertGreater(share, 0.2)
-        # What is shown has the interceptor in it. A busy host may keep the sandbox below its limit.
+        # The interceptor is in what is shown. A busy host may keep the sandbox below its limit.
         percent = 100 * used / (0.1 * wall)
         self.assertGreater(statistics.mean(shown), percent * (1 - share / 2), (percent, share, shown))
 

@@ -54,7 +54,7 @@ class Streams {
 
  private:
   // Packets that a stream has to send.
-  enum Owed : unsigned { kRequest = 1, kResponse = 2, kCredit = 4, kCreditRequest = 8 };
+  enum Owed : unsigned { kRequest = 1, kResponse = 2, kCredit = 4 };
   enum class State {
     kAsked,    // the host connects; the guest has not answered
     kOpen,     //

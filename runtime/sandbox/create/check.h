@@ -110,9 +110,9 @@ class Check {
   Result<Checked> Member(const TemplateRecord& record) const;
   Result<Sandbox> Claimed(const tenants::Caller& caller, const Wanted& wanted,
                           Sandbox member) const;
-  // Reads the limits of a request, with the operator's defaults.
-  // kInvalidArgument: too little for its tier.
+  // kInvalidArgument: too little memory for its tier.
   static Status CheckMemory(const Spec& spec);
+  // Reads the limits of a request, with the operator's defaults.
   Result<cgroup::Limits> LimitsOf(const std::map<std::string, std::string>& asked) const;
   // Returns a pool's member as it would be built now, without an id.
   Result<Sandbox> PoolMember(const PoolRecord& pool) const;

@@ -109,10 +109,10 @@ class Departures {
   Limits LimitsOf(const std::string& tenant) const;
   // Returns true if the sandbox has an entry, or will have one when its removal is done.
   bool HasEntry(const Sandbox& sandbox);
-  // Moves the record of a sandbox to the history. False: it had none.
   // Finds the recordings of an earlier daemon, and removes those of sandboxes that neither exist
   // nor have an entry.
   void RecoverRecordings();
+  // Moves the record of a sandbox to the history. False: it had none.
   Result<bool> Keep(const Sandbox& sandbox);
   void Measured(const std::string& tenant, const std::string& id, uint64_t bytes);
   // Drops at most `most` entries that exceed the limits of the tenant, or of all.
