@@ -107,8 +107,8 @@ class EgressBox(Box):
             self.endpoint = self.daemon.request('GET', f'/v1/sandboxes/{self.id}/endpoints/18080')
         return self.endpoint
 
-    def egress_call(self, method, path='/policy', body=None, headers=None):
-        """As a client with the endpoint's headers, unless `headers` are given."""
+    def send_egress(self, method, path='/policy', body=None, headers=None):
+        """As a client with the endpoint's headers, unless `headers` are given. Returns the connection."""
         endpoint = self.find_endpoint()
         url = urllib.parse.urlsplit('http://' + endpoint['endpoint'])
         if body is not None and not isinstance(body, (str, bytes)):
@@ -116,6 +116,10 @@ class EgressBox(Box):
         connection = http.client.HTTPConnection(url.netloc, timeout=60 * SLOWNESS)
         connection.request(method, url.path + path, body,
                            endpoint.get('headers', {}) if headers is None else headers)
+        return connection
+
+    def egress_call(self, *request, **more):
+        connection = self.send_egress(*request, **more)
         response = connection.getresponse()
         answer = Answer(response.status, response.read().decode(), response.headers)
         connection.close()

@@ -1,5 +1,8 @@
 """What the random test does with networks by name, whose members find each other by their ids, and with
 credential vaults, of which a daemon that is started knows none. The model has each one's network and vault."""
+from atoll import SLOWNESS
+from until import until
+
 NETWORKS = ['shop', 'lab']
 HOST = 'good.example'
 POLICY = {'defaultAction': 'deny', 'egress': [{'action': 'allow', 'target': HOST}]}
@@ -57,8 +60,13 @@ class Networks:
         if model.vault is None:
             self.assertEqual(status, 404, text)
             secret = f'token-{self.random.randrange(10**9)}'
-            status, text = self.ask_vault(box, 'POST', vault(secret))
-            self.assertEqual(status, 201, text)
+
+            def made():
+                """While the spawner is upgraded a client is told to come again."""
+                status, text = self.ask_vault(box, 'POST', vault(secret))
+                self.assertIn(status, (201, 503), text)
+                return status == 201
+            until(made, 20 * SLOWNESS, f'{box} has a vault')
             model.vault = secret
         else:
             self.assertEqual(status, 200, text)

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pathlib
+import signal
 import statistics
 import sys
 import tempfile
@@ -504,6 +505,20 @@ class Accounts(VaultTest):
         box.flow('kept', V4.at(10), 80)
         os.kill(box.host_pid(), 9)
         atoll.until(lambda: not self.interceptors() and not group.exists(), 30 * SLOWNESS, 'its end')
+
+    def test_a_client_is_told_to_come_again_if_the_spawner_dies(self):
+        box = self.safe_box('good.example')
+        spawner = self.daemon.spawner_pid()
+        os.kill(spawner, signal.SIGSTOP)
+        connection = box.send_egress('POST', '/credential-vault', vault(binding('api', 'good.example')))
+        # The daemon takes requests in their order, so it has asked the spawner when it answers this one.
+        self.daemon.request('GET', '/v1/sandboxes')
+        os.kill(spawner, signal.SIGKILL)
+        answer = connection.getresponse()
+        self.assertEqual((answer.status, answer.headers['Retry-After']), (503, '1'), answer.read())
+        connection.close()
+        self.daemon.another_spawner(spawner)
+        self.put(box, vault(binding('api', 'good.example')))
 
     def test_it_outlives_the_spawner_and_moves_with_a_rollback(self):
         box = self.safe_box()

@@ -20,27 +20,30 @@ int StatusOf(Code code) {
       return 412;
     case Code::kResourceExhausted:
       return 413;
+    case Code::kUnavailable:
+      return 503;
     default:
       return 500;
   }
 }
 
-}  // namespace
-
-void RespondText(const Call& call, int status, const std::string& text) {
+http::Response TextResponse(int status, const std::string& text) {
   http::Response response;
   response.status = status;
   response.headers.Set("Content-Type", "text/plain; charset=utf-8");
   response.body = text + "\n";
-  call.Respond(std::move(response));
+  return response;
+}
+
+}  // namespace
+
+void RespondText(const Call& call, int status, const std::string& text) {
+  call.Respond(TextResponse(status, text));
 }
 
 void RespondAllowed(const Call& call, const char* methods) {
-  http::Response response;
-  response.status = 405;
+  http::Response response = TextResponse(405, std::string("use ") + methods);
   response.headers.Set("Allow", methods);
-  response.headers.Set("Content-Type", "text/plain; charset=utf-8");
-  response.body = std::string("use ") + methods + "\n";
   call.Respond(std::move(response));
 }
 
@@ -57,7 +60,10 @@ void RespondError(const Call& call, const Error& error) {
   if (error.error_number() == sandbox::kByTerms) {
     return call.Respond(MapError(error, Doing::kProxy));
   }
-  RespondText(call, StatusOf(error.code()), call.answering().Tellable(error.message()));
+  http::Response response =
+      TextResponse(StatusOf(error.code()), call.answering().Tellable(error.message()));
+  if (error.code() == Code::kUnavailable) response.headers.Set("Retry-After", "1");
+  call.Respond(std::move(response));
 }
 
 }  // namespace atl::api

@@ -32,12 +32,6 @@ void RespondWhenSet(const Call& call, Changes& changes, const std::string& id, i
   changes.SetVault(call.caller(), id, std::move(vault),
                    [call, status, answer = std::move(answer)](const Status& set) {
                      if (set) return RespondJson(call, status, answer);
-                     // 412 is upstream's status if the proxy that inserts credentials is not
-                     // running.
-                     if (set.error().code() == Code::kUnavailable) {
-                       return RespondText(call, 412,
-                                          call.answering().Tellable(set.error().message()));
-                     }
                      if (set.error().code() == Code::kResourceExhausted) {
                        return RespondText(call, 503, set.error().message());
                      }

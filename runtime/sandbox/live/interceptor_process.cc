@@ -88,7 +88,12 @@ void InterceptorProcess::OnStarted(uint64_t start, Result<wire::Interceptor> sta
     if (started) (void)sys::PidfdSignal(started->process.get(), SIGKILL);
     return;
   }
-  if (!started) return Failed(started.error().message());
+  if (!started) {
+    // The spawner is back in a moment, so its caller may come again.
+    const bool away = started.error().code() == Code::kUnavailable;
+    return Failed(started.error().message(),
+                  away ? Code::kUnavailable : Code::kFailedPrecondition);
+  }
   process_ = std::move(started->process);
   // It has ended before the spawner's answer.
   if (watch_ == 0) Failed("it has ended");
@@ -129,12 +134,12 @@ void InterceptorProcess::OnAnswer() {
   loop_.Unwatch(std::exchange(watch_, 0));
 }
 
-void InterceptorProcess::Failed(const std::string& why) {
+void InterceptorProcess::Failed(const std::string& why, Code code) {
   LogLine(LogLevel::kError, "the interceptor of a sandbox")
       .Add("sandbox", sandbox_id_)
       .Add("error", why);
   Stop();
-  Answered(Fail(Code::kUnavailable, "atoll-intercept: " + why));
+  Answered(Fail(code, "atoll-intercept: " + why));
 }
 
 void InterceptorProcess::Answered(const Status& status) {

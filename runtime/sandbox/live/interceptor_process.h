@@ -64,7 +64,7 @@ class InterceptorProcess final : public netpolicy::Interceptor {
   void OnStarted(uint64_t start, Result<wire::Interceptor> started);
   void OnAnswer();
   // Ends the process, and the changes that wait for it.
-  void Failed(const std::string& why);
+  void Failed(const std::string& why, Code code = Code::kFailedPrecondition);
   void Answered(const Status& status);
 
   Loop& loop_;
