@@ -68,8 +68,9 @@ Status Fetch(const Puller::Config& config, Pulling& pulling) {
 
 class RegistryPuller final : public Puller {
  public:
-  RegistryPuller(Loop& loop, ImageStore& images, Config config)
-      : loop_(loop), images_(images), config_(std::move(config)) {}
+  RegistryPuller(Loop& loop, ImageStore& images, Config config,
+                 std::unique_ptr<http::BlockingPool> pool)
+      : loop_(loop), images_(images), config_(std::move(config)), pool_(std::move(pool)) {}
 
   bool MayPull(const std::string& name) const override {
     return registry::MayPull(config_.rules, name);
@@ -104,7 +105,7 @@ class RegistryPuller final : public Puller {
   std::set<std::shared_ptr<Pulling>> pulls_;
   const std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
   // declared last, so that its threads end before the other members are destroyed
-  http::BlockingPool pool_{kThreads};
+  const std::unique_ptr<http::BlockingPool> pool_;
 };
 
 Puller::Progress RegistryPuller::Pull(const Caller& caller, const std::string& name,
@@ -131,7 +132,7 @@ Status RegistryPuller::Start(const std::shared_ptr<Pulling>& pulling, const Done
 Status RegistryPuller::Begin(const std::shared_ptr<Pulling>& pulling, const Done& done) {
   ATOLL_ASSIGN(pulling->archive, images_.TemporaryFile());
   pulling->amount.received = 0;
-  pool_.Run([this, pulling, done] {
+  pool_->Run([this, pulling, done] {
     pulling->fetched = Fetch(config_, *pulling);
     loop_.Post([this, alive = std::weak_ptr(alive_), pulling, done] {
       if (!alive.expired()) Fetched(pulling, done);
@@ -173,8 +174,9 @@ void RegistryPuller::End(const std::shared_ptr<Pulling>& pulling, const Status& 
 
 }  // namespace
 
-std::unique_ptr<Puller> Puller::Create(Loop& loop, ImageStore& images, Config config) {
-  return std::make_unique<RegistryPuller>(loop, images, std::move(config));
+Result<std::unique_ptr<Puller>> Puller::Create(Loop& loop, ImageStore& images, Config config) {
+  ATOLL_ASSIGN(auto pool, http::BlockingPool::Create(kThreads));
+  return std::make_unique<RegistryPuller>(loop, images, std::move(config), std::move(pool));
 }
 
 }  // namespace atl::images

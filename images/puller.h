@@ -24,7 +24,8 @@ class Puller {
     std::string auth_file;    // credentials for registries, read anew for each pull; empty: none
     std::string authorities;  // PEM file of trusted authorities; empty: those of the host
   };
-  static std::unique_ptr<Puller> Create(Loop& loop, ImageStore& images, Config config);
+  // kResourceExhausted: the kernel allows no more threads.
+  static Result<std::unique_ptr<Puller>> Create(Loop& loop, ImageStore& images, Config config);
   // Blocks until pulls in flight have ended. Their callbacks are not called.
   virtual ~Puller() = default;
 

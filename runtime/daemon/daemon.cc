@@ -182,10 +182,10 @@ Status Daemon::Open() {
         return tenant ? tenant->weight : 1;
       });
   imports_ = std::make_unique<sandbox::PendingImports>(*loop_, config_.build_queue);
-  puller_ = images::Puller::Create(*loop_, *images_,
-                                   {.rules = config_.pull_images,
-                                    .auth_file = config_.pull_auth_file,
-                                    .authorities = config_.pull_ca});
+  ATOLL_ASSIGN(puller_, images::Puller::Create(*loop_, *images_,
+                                               {.rules = config_.pull_images,
+                                                .auth_file = config_.pull_auth_file,
+                                                .authorities = config_.pull_ca}));
   logs_ = std::make_unique<sandbox::EntrypointLogs>(
       *loop_, SystemClock(),
       sandbox::EntrypointLogs::Config{StateDir(config_) + "/logs", config_.log_max_bytes});
@@ -254,7 +254,7 @@ Status Daemon::Open() {
       std::make_unique<sandbox::LayerWatch>(*loop_, health_, *spawner_, *images_, *snapshots_);
   WarnAboutLimits();
   ATOLL_TRY(sandboxes_->reconciler.Start(opened_.hello));
-  sandboxes_->meter.Start();
+  ATOLL_TRY(sandboxes_->meter.Start());
   // Removes layers of a snapshot that was being deleted or taken when an earlier daemon died.
   sandboxes_->layers.Collect();
 

@@ -1,26 +1,18 @@
 #include "runtime/http/blocking_pool.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <utility>
 
-#include "runtime/base/result.h"
+#include "runtime/base/thread.h"
 
 namespace atl::http {
 
-BlockingPool::BlockingPool(int threads) {
-  // A new thread inherits the mask of its creator. Therefore signals are blocked here, before, and
-  // not in the thread, so that none can arrive there in between.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  ATOLL_CHECK(pthread_sigmask(SIG_SETMASK, &all, &before) == 0);
+Result<std::unique_ptr<BlockingPool>> BlockingPool::Create(int threads) {
+  std::unique_ptr<BlockingPool> pool(new BlockingPool());
   for (int i = 0; i < threads; ++i) {
-    threads_.emplace_back([this] { Serve(); });
-    pthread_setname_np(threads_.back().native_handle(), "blocking");
+    ATOLL_ASSIGN(std::thread thread, StartThread("blocking", [raw = pool.get()] { raw->Serve(); }));
+    pool->threads_.push_back(std::move(thread));
   }
-  ATOLL_CHECK(pthread_sigmask(SIG_SETMASK, &before, nullptr) == 0);
+  return pool;
 }
 
 BlockingPool::~BlockingPool() {

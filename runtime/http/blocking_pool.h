@@ -1,18 +1,22 @@
-// A few threads for blocking work. They block all signals, which belong to the loop's thread.
+// A few threads for blocking work.
 #pragma once
 
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
+
+#include "runtime/base/result.h"
 
 namespace atl::http {
 
 class BlockingPool {
  public:
-  explicit BlockingPool(int threads);
+  // kResourceExhausted: the kernel allows no more threads.
+  static Result<std::unique_ptr<BlockingPool>> Create(int threads);
   BlockingPool(const BlockingPool&) = delete;
   BlockingPool& operator=(const BlockingPool&) = delete;
   // Waits for running work. Drops work that has not started.
@@ -22,6 +26,7 @@ class BlockingPool {
   void Run(std::function<void()> work);
 
  private:
+  BlockingPool() = default;
   void Serve();
 
   std::mutex mutex_;

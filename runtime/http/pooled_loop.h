@@ -12,6 +12,7 @@ namespace atl::http {
 
 class PooledLoop final : public Loop {
  public:
+  // kResourceExhausted: the kernel allows no more descriptors or threads.
   static Result<std::unique_ptr<PooledLoop>> Create(int pool_threads);
 
   Id Watch(int fd, uint32_t events, FdCallback callback) override;
@@ -32,11 +33,11 @@ class PooledLoop final : public Loop {
   EventLoop& events() { return *events_; }
 
  private:
-  PooledLoop(std::unique_ptr<EventLoop> events, int pool_threads)
-      : events_(std::move(events)), pool_(pool_threads) {}
+  PooledLoop(std::unique_ptr<EventLoop> events, std::unique_ptr<BlockingPool> pool)
+      : events_(std::move(events)), pool_(std::move(pool)) {}
 
   const std::unique_ptr<EventLoop> events_;
-  BlockingPool pool_;  // last, because its threads post to events_
+  const std::unique_ptr<BlockingPool> pool_;  // last, because its threads post to events_
 };
 
 }  // namespace atl::http

@@ -122,17 +122,18 @@ class StartFails(unittest.TestCase):
     def setUp(self):
         self.top = scratch(self)
 
-    def start_fails(self, says, *flags, programs=atoll.BUILD):
+    def start_fails(self, says, *flags, programs=atoll.BUILD, wrapper=()):
         # The kernel takes down links and their routes after the daemon of an earlier case has ended.
         until(lambda: not [route for route in HostState.capture().items['routes'] if 'fd61746c' in route],
               30 * SLOWNESS, 'no route of an earlier case is left')
         before, groups = HostState.capture(), groups_of_instances()
         done = subprocess.run(
-            [programs / 'atolld', '--config', '/dev/null', '--storage-data-dir', self.top / 'data',
+            [*wrapper, programs / 'atolld', '--config', '/dev/null', '--storage-data-dir', self.top / 'data',
              '--runtime-run-dir', self.top / 'run', '--server-port', '0', *flags],
             stderr=subprocess.PIPE, text=True, check=False, timeout=60 * SLOWNESS)
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn(says, done.stderr)
+        self.assertNotIn('terminate called', done.stderr)
         self.assertEqual(before.await_same(30 * SLOWNESS), [])
         self.assertEqual(groups_of_instances() - groups, set())
         self.assertEqual(numbers_of(self.top / 'run'), [])
@@ -160,6 +161,12 @@ class StartFails(unittest.TestCase):
         (self.top / 'data').mkdir()
         (self.top / 'data/store').write_text('a file', encoding='utf-8')
         self.start_fails('spawner')
+
+    def test_the_kernel_allows_no_threads(self):
+        # Root is exempt, and the daemon's own user is not. The first three and two are pools.
+        for processes_allowed, flags in ((1, ()), (4, ()), (6, ('--usage-keep-days', '1'))):
+            self.start_fails('cannot start the thread', *flags,
+                             wrapper=('prlimit', f'--nproc={processes_allowed}'))
 
     def test_a_program_is_missing(self):
         programs = own_programs(self)

@@ -6,6 +6,8 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +18,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/sys.h"
+#include "runtime/spawner/store/trash.h"
 #include "tests/priv/spawner_volume_lab.h"
 
 namespace atl::priv {
@@ -117,6 +120,37 @@ pid_t JanitorOf(pid_t spawner) {
     if (name && *name == "atoll-janitor\n") return pid;
   }
   return 0;
+}
+
+// A host that is out of processes must not end the janitor, which would be started again and again.
+PRIV_TEST(Trash, IsEmptiedWithoutThreadsToo) {
+  constexpr uid_t kOther = 65'533;  // root is exempt from RLIMIT_NPROC
+  std::string top = fs::temp_directory_path() / "trash.XXXXXX";
+  ASSERT_NE(::mkdtemp(top.data()), nullptr);
+  ASSERT_EQ(::chown(top.c_str(), kOther, kOther), 0);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const rlimit none{0, 0};
+    if (::setrlimit(RLIMIT_NPROC, &none) != 0 || ::setresgid(kOther, kOther, kOther) != 0 ||
+        ::setresuid(kOther, kOther, kOther) != 0) {
+      ::_exit(2);
+    }
+    fs::create_directories(top + "/tree/below");
+    std::ofstream(top + "/tree/below/file") << "x";
+    std::ofstream(top + "/tree.more") << "x";
+    const auto directory = sys::Open(top, O_RDONLY | O_DIRECTORY);
+    if (!directory) ::_exit(3);
+    spawner::Trash trash(directory->get(), 4);
+    trash.Look();
+    trash.Finish();
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_EQ(Names(top), std::vector<std::string>());
+  fs::remove_all(top);
 }
 
 // The daemon notices the spawner's death by the end of its connection, and an execd in a slot

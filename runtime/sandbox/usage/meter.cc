@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/base/log.h"
+#include "runtime/base/thread.h"
 #include "runtime/launch/spawner_client.h"
 
 namespace atl::sandbox {
@@ -48,13 +49,11 @@ Meter::Meter(Loop& loop, const Clock& clock, launch::SpawnerClient& spawner,
       clock_(clock),
       spawner_(spawner),
       registry_(registry),
-      sources_(std::move(sources)) {
-  if (sources_.ledger) thread_ = std::thread([this] { Run(); });
-}
+      sources_(std::move(sources)) {}
 
 Meter::~Meter() {
   loop_.Cancel(timer_);
-  if (!on()) return;
+  if (!thread_.joinable()) return;
   {
     const std::lock_guard lock(shared_.mutex);
     shared_.stop = true;
@@ -63,10 +62,12 @@ Meter::~Meter() {
   thread_.join();
 }
 
-void Meter::Start() {
-  if (!on()) return;
+Status Meter::Start() {
+  if (!on()) return {};
+  ATOLL_ASSIGN(thread_, StartThread("meter", [this] { Run(); }));
   AskForEnds();
   Tick();
+  return {};
 }
 
 void Meter::Tick() {

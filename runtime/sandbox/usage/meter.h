@@ -65,10 +65,11 @@ class Meter {
   // Waits until the thread has written what it has.
   ~Meter();
 
-  bool on() const { return thread_.joinable(); }
+  bool on() const { return sources_.ledger != nullptr; }
 
-  // Call when the registry is complete.
-  void Start();
+  // Call when the registry is complete. What was told before is written then.
+  // kResourceExhausted: the kernel allows no more threads.
+  Status Start();
   // Call for each new spawner: asks for the readings that no daemon has stored.
   void AskForEnds();
   // A watcher of the machine.

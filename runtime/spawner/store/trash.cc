@@ -7,6 +7,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/sys.h"
+#include "runtime/base/thread.h"
 #include "runtime/spawner/store/projects.h"
 
 namespace atl::spawner {
@@ -18,7 +19,16 @@ constexpr int64_t kPieceUs = 10'000;
 }  // namespace
 
 Trash::Trash(int directory, size_t threads) : directory_(directory) {
-  for (size_t i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
+  for (size_t i = 0; i < threads; ++i) {
+    auto thread = StartThread("trash", [this] { Work(); });
+    if (!thread) {
+      LogLine(LogLevel::kWarning, "trash is emptied by fewer threads")
+          .Add("threads", static_cast<uint64_t>(i))
+          .Add(thread.error());
+      return;
+    }
+    threads_.push_back(std::move(*thread));
+  }
 }
 
 void Trash::Look() {
@@ -27,7 +37,7 @@ void Trash::Look() {
     LogLine(LogLevel::kError, "cannot list the trash").Add(names.error());
     return;
   }
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   for (std::string& name : *names) {
     const std::string tree = name.substr(0, name.find('.'));
     const auto [found, added] = trees_.try_emplace(tree, TreeRemoval(directory_, tree));
@@ -36,6 +46,8 @@ void Trash::Look() {
     if (!added || name != tree) found->second.more.insert(std::move(name));
   }
   changed_.notify_all();
+  while (threads_.empty() && DoPiece(lock)) {
+  }
 }
 
 void Trash::Finish() {
@@ -59,28 +71,31 @@ std::map<std::string, Trash::Tree>::iterator Trash::Next() {
 void Trash::Work() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    const auto next = Next();
-    if (next == trees_.end()) {
-      if (finishing_ && trees_.empty()) return;
-      changed_.wait(lock);
-      continue;
-    }
-    Tree& tree = next->second;
-    tree.taken = true;
-    for (const std::string& name : std::exchange(tree.more, {})) {
-      tree.removal.Add(name);
-      tree.begun = false;
-    }
-    lock.unlock();
-    const int64_t began_us = SystemClock().BootMicros();
-    const bool over = Continue(next->first, tree);
-    lock.lock();
-    tree.taken = false;
-    tree.had_us += SystemClock().BootMicros() - began_us;
-    if (!over || !tree.more.empty()) continue;
-    trees_.erase(next);
-    if (finishing_) changed_.notify_all();
+    if (DoPiece(lock)) continue;
+    if (finishing_ && trees_.empty()) return;
+    changed_.wait(lock);
   }
+}
+
+bool Trash::DoPiece(std::unique_lock<std::mutex>& lock) {
+  const auto next = Next();
+  if (next == trees_.end()) return false;
+  Tree& tree = next->second;
+  tree.taken = true;
+  for (const std::string& name : std::exchange(tree.more, {})) {
+    tree.removal.Add(name);
+    tree.begun = false;
+  }
+  lock.unlock();
+  const int64_t began_us = SystemClock().BootMicros();
+  const bool over = Continue(next->first, tree);
+  lock.lock();
+  tree.taken = false;
+  tree.had_us += SystemClock().BootMicros() - began_us;
+  if (!over || !tree.more.empty()) return true;
+  trees_.erase(next);
+  if (finishing_) changed_.notify_all();
+  return true;
 }
 
 bool Trash::Continue(const std::string& name, Tree& tree) const {

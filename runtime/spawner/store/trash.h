@@ -23,7 +23,8 @@ namespace atl::spawner {
 
 class Trash {
  public:
-  // `directory` is borrowed and outlives this object.
+  // `directory` is borrowed and outlives this object. If the kernel allows fewer threads, those do
+  // the work; without any, Look and Finish do it.
   Trash(int directory, size_t threads);
 
   // Reads what lies in the trash now. "NAME.<anything>" belongs to the tree of NAME.
@@ -43,6 +44,8 @@ class Trash {
   };
 
   void Work();
+  // Does a piece of work. Returns false if there is none. `lock` is open meanwhile.
+  bool DoPiece(std::unique_lock<std::mutex>& lock);
   std::map<std::string, Tree>::iterator Next();
   // Returns true if nothing is left of the tree, or it cannot be deleted now.
   bool Continue(const std::string& name, Tree& tree) const;

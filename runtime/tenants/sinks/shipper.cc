@@ -11,6 +11,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/sys.h"
+#include "runtime/base/thread.h"
 #include "runtime/tenants/audit/audit_line.h"
 #include "runtime/tenants/audit/log_files.h"
 
@@ -48,7 +49,7 @@ Result<std::unique_ptr<Shipper>> Shipper::Start(const std::string& directory, st
   std::unique_ptr<Shipper> shipper(new Shipper(std::move(fd), std::move(stop), std::move(name),
                                                std::move(sink), std::move(lost)));
   ATOLL_TRY(shipper->LoadCursor());
-  shipper->thread_ = std::thread([raw = shipper.get()] { raw->Run(); });
+  ATOLL_ASSIGN(shipper->thread_, StartThread("audit sink", [raw = shipper.get()] { raw->Run(); }));
   return shipper;
 }
 

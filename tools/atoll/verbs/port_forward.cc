@@ -9,10 +9,10 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <thread>
 #include <utility>
 
 #include "runtime/base/acceptor.h"
+#include "runtime/base/thread.h"
 
 namespace atl::cli {
 namespace {
@@ -117,14 +117,18 @@ Status ForwardPorts(EventLoop& loop,
       if (*open >= kMaxForwarded) return;  // closes it, as a full server does
       ++*open;
       // One thread per connection, so that a slow connect or transfer does not delay the others.
-      std::thread([to = target(), open, failed, inside,
-                   local = std::move(connection.socket)]() mutable {
+      // Shared, because std::function requires copyable captures.
+      const auto local = std::make_shared<UniqueFd>(std::move(connection.socket));
+      auto thread = StartThread("forward", [to = target(), open, failed, inside, local] {
         auto remote = ConnectTo(to->api, to->way, inside);
         const Status done =
-            remote ? Relay(std::move(local), std::move(*remote)) : Fail(remote.error());
+            remote ? Relay(std::move(*local), std::move(*remote)) : Fail(remote.error());
         if (!done) failed(done.error());
         --*open;
-      }).detach();
+      });
+      if (thread) return thread->detach();
+      --*open;
+      failed(thread.error());
     };
     ATOLL_ASSIGN(acceptors.emplace_back(),
                  Acceptor::Start(loop, port.listening.get(), {.name = "forward"}, forward));
