@@ -26,6 +26,7 @@ constexpr int kSendBuffer = 1 << 20;
 // answers to earlier requests, and one exit for each sandbox, come on top.
 constexpr size_t kMaxWaiting = 256;
 constexpr int kExitsAtOnce = 8;  // handled in one turn
+constexpr int64_t kReplaceAgainUs = 1'000'000;
 
 Result<UniqueFd> Bind(const std::string& path, uid_t owner) {
   ATOLL_ASSIGN(const sockaddr_un address, UnixAddress(path));
@@ -227,15 +228,36 @@ void Server::OnSignal() {
     if (pid == trial_.pid) OnTrial(status);
     if (successor_ && pid == successor_->pid()) {
       LogLine(LogLevel::kError, "successor died, starting another").Add("status", status);
-      auto successor = Successor::Start(host_.config, host_.host_mounts);
-      if (successor) successor_ = *successor;
+      successor_.reset();
+      ReplaceSuccessor();
     }
     if (pid == janitor_.pid()) {
       LogLine(LogLevel::kError, "janitor died, starting another").Add("status", status);
-      auto janitor = Janitor::Start(host_.store.root());
-      if (janitor) janitor_ = std::move(*janitor);
+      janitor_.OnExit();
+      ReplaceJanitor();
     }
   }
+}
+
+// A host that is out of processes or memory has some again later.
+void Server::ReplaceSuccessor() {
+  auto successor = Successor::Start(host_.config, host_.host_mounts);
+  if (successor) {
+    successor_ = *successor;
+    return;
+  }
+  LogLine(LogLevel::kError, "cannot start a successor, trying again").Add(successor.error());
+  loop_.After(kReplaceAgainUs, [this] { ReplaceSuccessor(); });
+}
+
+void Server::ReplaceJanitor() {
+  auto janitor = Janitor::Start(host_.store.root());
+  if (janitor) {
+    janitor_ = std::move(*janitor);
+    return;
+  }
+  LogLine(LogLevel::kError, "cannot start a janitor, trying again").Add(janitor.error());
+  loop_.After(kReplaceAgainUs, [this] { ReplaceJanitor(); });
 }
 
 void Server::OnTrial(int status) {

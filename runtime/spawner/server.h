@@ -48,6 +48,8 @@ class Server {
   void GiveSignOfLife();
   void BeginTrial();
   void OnTrial(int status);
+  void ReplaceSuccessor();
+  void ReplaceJanitor();
   void CloseConnection();
   void OnObjectsLost(uint32_t slot, uint32_t index);
   // Sends a reply to the connection that asked; a reply to an earlier daemon's request is dropped.

@@ -58,6 +58,7 @@ Result<Janitor> Janitor::Start(int store) {
 }
 
 void Janitor::Abandon() {
+  if (pid_ == 0) return;
   ::kill(pid_, SIGKILL);
   // A janitor in the middle of a huge file ends after it.
   [[maybe_unused]] const bool ended = AwaitEnd(pid_, kAbandonPatienceMs);
@@ -65,7 +66,7 @@ void Janitor::Abandon() {
 
 void Janitor::Finish() {
   wake_.reset();
-  if (!AwaitEnd(pid_, kFinishPatienceMs)) {
+  if (pid_ == 0 || !AwaitEnd(pid_, kFinishPatienceMs)) {
     LogLine(LogLevel::kWarning, "the trash is not empty yet; the next start continues");
   }
 }

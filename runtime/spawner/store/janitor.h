@@ -29,6 +29,10 @@ class Janitor {
   // Lets the process empty the trash, and waits for that, for 20 seconds at most.
   void Finish();
 
+  // Call when the process has ended: its number may soon be another's.
+  void OnExit() { pid_ = 0; }
+
+  // Returns 0 if there is no process at present.
   pid_t pid() const { return pid_; }
 
  private:
