@@ -50,10 +50,11 @@ sandbox::SpawnerLink::Texts SpawnerTexts(const Config& config) {
       config.start_spawner
           ? "restart atolld, or run 'atolld spawner' as root with the flags of atolld"
           : "systemctl start atoll-spawner";
+  // No command at first: an upgrade takes some 0.2 s, and who obeyed would end what is about to
+  // work.
   return {
-      "the spawner is gone: nothing can be created or changed until it is back, normally within "
-      "seconds; if it does not come back: " +
-          command,
+      "the spawner has ended: nothing can be created or changed until the next one is there, "
+      "normally within a second; try again",
       "there is no spawner, and none has started for 10 s: nothing can be created or changed; "
       "start it: " +
           command};

@@ -21,8 +21,9 @@ namespace atl::sandbox {
 class SpawnerLink final : public launch::SpawnerClient {
  public:
   using Connect = std::function<Result<std::unique_ptr<launch::SpawnerClient>>()>;
-  // Error texts for calls while there is no spawner, with what to do: `gone` while the next one may
-  // still come, `absent` after none has come within ten seconds.
+  // Error texts for calls while there is no spawner: `gone` while the next one may still come,
+  // which clients are to try again for; `absent` after none has come within ten seconds, with what
+  // to do.
   struct Texts {
     std::string gone, absent;
   };

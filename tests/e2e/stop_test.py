@@ -298,7 +298,16 @@ class SpawnerDies(unittest.TestCase):
             for pid in (daemon.spawner_pid(), self.successor(daemon)):
                 os.kill(pid, signal.SIGKILL)
             until(lambda: health(daemon)['status'] == 'degraded', 20 * SLOWNESS)
-            self.assertIn('atolld spawner', health(daemon)['troubles']['spawner'])
+            # The next one normally comes within a second, so a client is told to come again, and nobody
+            # to restart anything.
+            body = {'image': {'uri': image}, 'entrypoint': ['true'], 'resourceLimits': {}}
+            refused = daemon.send('POST', '/v1/sandboxes', body)
+            message = json.load(refused)['message']
+            self.assertEqual((refused.status, refused.headers['Retry-After']), (429, '1'), message)
+            self.assertIn('try again', message)
+            self.assertNotIn('restart', message)
+            until(lambda: 'atolld spawner' in health(daemon)['troubles']['spawner'], 20 * SLOWNESS,
+                  'what to do is said when none has come')
             logged = daemon.log.stat().st_size
             for _ in range(20):
                 with self.assertRaises(atoll.ApiError) as refused:
