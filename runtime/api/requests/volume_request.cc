@@ -24,9 +24,9 @@ constexpr size_t kMaxBucket = 63;
 constexpr uint64_t kMinStorage = 1 << 20;
 constexpr uint64_t kMaxStorage = 64ULL << 40;
 
-void MismatchesPattern(const Field& field, const char* pattern) {
-  field.Complain("string_pattern_mismatch",
-                 std::string("String should match pattern '") + pattern + "'",
+// The message is for people. Upstream's clients find the pattern itself in the context.
+void MismatchesPattern(const Field& field, const std::string& form, const char* pattern) {
+  field.Complain("string_pattern_mismatch", "String should be " + form,
                  JsonText({{"pattern", pattern}}));
 }
 
@@ -57,11 +57,16 @@ bool Required(const Field& field, std::string* out) {
 
 void ReadLabel(const Field& field, size_t max, std::string* out) {
   if (!Required(field, out) || !InLength(field, *out, 0, max)) return;
-  if (!wire::ValidVolumeName(*out)) MismatchesPattern(field, kLabelPattern);
+  if (!wire::ValidVolumeName(*out)) {
+    MismatchesPattern(field, "lower-case letters, digits and '-', not beginning or ending with '-'",
+                      kLabelPattern);
+  }
 }
 
 void ReadMountPath(const Field& field, std::string* out) {
-  if (Required(field, out) && !out->starts_with('/')) MismatchesPattern(field, "^/.*");
+  if (Required(field, out) && !out->starts_with('/')) {
+    MismatchesPattern(field, "an absolute path, such as '/data'", "^/.*");
+  }
 }
 
 bool DrivePath(std::string_view path) {
@@ -72,7 +77,7 @@ bool DrivePath(std::string_view path) {
 void ReadHost(const Field& host, VolumeRequest* out) {
   const Field path = host.At("path");
   if (Required(path, &out->source) && !out->source.starts_with('/') && !DrivePath(out->source)) {
-    MismatchesPattern(path, "^(/|[A-Za-z]:[\\\\/])");
+    MismatchesPattern(path, "an absolute path, such as '/srv/data'", "^(/|[A-Za-z]:[\\\\/])");
   }
 }
 
@@ -96,7 +101,10 @@ std::optional<uint64_t> StorageSize(std::string_view text) {
 
 void ReadStorage(const Field& field, std::string* out) {
   if (field.String(out) && !StorageSize(*out)) {
-    MismatchesPattern(field, "^\\d+(\\.\\d+)?(Ki|Mi|Gi|Ti|Pi|Ei)?$");
+    MismatchesPattern(field,
+                      "a number of bytes, or a number with one of the units Ki, Mi, Gi, Ti, Pi and "
+                      "Ei, such as '10Gi' or '1.5Ti'",
+                      "^\\d+(\\.\\d+)?(Ki|Mi|Gi|Ti|Pi|Ei)?$");
   }
 }
 

@@ -54,6 +54,9 @@ std::string Outcome(const json& volumes) {
     return std::to_string(parsed.error().status) + " " + body.at("code").get<std::string>();
   }
   const json& first = body.at("detail").at(0);
+  // People read the message, and programs the pattern in the context.
+  const std::string message = first.at("msg").get<std::string>();
+  EXPECT_EQ(message.find('^'), std::string::npos) << message;
   std::string loc;
   for (const json& part : first.at("loc")) {
     if (part == "body" || part == "volumes") continue;
