@@ -1,15 +1,74 @@
 """The command line client's later verbs against a real daemon: copying, terminals, watching."""
+import http.server
 import json
 import os
 import pathlib
 import random
 import subprocess
 import tempfile
+import threading
 import unittest
 
 import atoll
 import box
 from atoll import BUILD, SLOWNESS, at_a_terminal
+
+
+class Crowd(http.server.ThreadingHTTPServer):
+    """Plays a daemon whose sandboxes are measured when all of them have been asked, and not before."""
+    daemon_threads = True
+
+    def __init__(self, ids):
+        self.ids, self.all_asked = ids, threading.Barrier(len(ids))
+        super().__init__(('127.0.0.1', 0), CrowdHandler)
+
+
+class CrowdHandler(http.server.BaseHTTPRequestHandler):
+    protocol_version = 'HTTP/1.1'
+
+    def answer(self, status, body):
+        text = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header('Content-Length', str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def do_GET(self):
+        path = self.path.partition('?')[0]
+        if path == '/v1/sandboxes':
+            items = [{'id': name, 'status': {'state': 'Running'}} for name in self.server.ids]
+            self.answer(200, {'items': items, 'pagination': {'hasNextPage': False}})
+        elif path.endswith('/endpoints/44772'):
+            self.answer(200, {'endpoint': 'unused', 'headers': {}})
+        elif path.endswith('/metrics'):
+            try:
+                self.server.all_asked.wait(20 * SLOWNESS)
+            except threading.BrokenBarrierError:
+                return self.answer(500, {'code': 'ALONE', 'message': 'asked alone'})
+            number = self.server.ids.index(path.split('/')[3])
+            self.answer(200, {'cpu_used_pct': number, 'mem_used_mib': 1, 'mem_total_mib': 2})
+        else:
+            self.answer(404, {'code': 'NO', 'message': 'not here'})
+
+    def log_message(self, *_):
+        pass
+
+
+class Stats(unittest.TestCase):
+    def test_all_are_asked_together(self):
+        ids = [f'{number:08x}-0000-4000-8000-000000000000' for number in range(12)]
+        with Crowd(ids) as server:
+            thread = threading.Thread(target=server.serve_forever)
+            thread.start()
+            self.addCleanup(thread.join)
+            self.addCleanup(server.shutdown)
+            done = subprocess.run([BUILD / 'atoll', 'stats', '--no-stream', '--json'], check=True,
+                                  env={'PATH': os.environ['PATH'], 'ATOLL_API_KEY': 'key',
+                                       'ATOLL_SERVER': f'http://127.0.0.1:{server.server_port}'},
+                                  capture_output=True, timeout=60 * SLOWNESS)
+        items = json.loads(done.stdout)['items']
+        self.assertEqual([(item['id'], item['cpuPercent']) for item in items],
+                         [(name, number) for number, name in enumerate(ids)])
 
 
 class More(unittest.TestCase):
