@@ -9,7 +9,8 @@
 //   GET    /credential-vault/bindings[/NAME]      what the bindings match
 //
 // No answer contains a value. 412: the sandbox was created without credentialProxy, or the proxy
-// that inserts credentials has failed. 503: the spawner, which starts that proxy, is being replaced.
+// that inserts credentials has failed. 503: the spawner, which starts that proxy, is being
+// replaced.
 #pragma once
 
 #include <string>

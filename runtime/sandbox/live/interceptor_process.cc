@@ -91,8 +91,7 @@ void InterceptorProcess::OnStarted(uint64_t start, Result<wire::Interceptor> sta
   if (!started) {
     // The spawner is back in a moment, so its caller may come again.
     const bool away = started.error().code() == Code::kUnavailable;
-    return Failed(started.error().message(),
-                  away ? Code::kUnavailable : Code::kFailedPrecondition);
+    return Failed(started.error().message(), away ? Code::kUnavailable : Code::kFailedPrecondition);
   }
   process_ = std::move(started->process);
   // It has ended before the spawner's answer.
