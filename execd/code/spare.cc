@@ -85,8 +85,12 @@ void Spare::Look() {
     return;
   }
   Drop();
-  const int64_t used = CpuUsed(core_) - cpu_used_us_;
-  if (used * kRestShare > MonotonicMicros() - looked_us_) return LookLater();
+  // A sandbox whose CPU time is unknown does not count as resting.
+  const auto used = CpuUsed(core_);
+  if (!used || !cpu_used_us_ ||
+      (*used - *cpu_used_us_) * kRestShare > MonotonicMicros() - looked_us_) {
+    return LookLater();
+  }
   if (MemoryRoom(core_) < kSpareRoom) {
     return Tell(Fail(Code::kResourceExhausted,
                      "less than 256 MiB of the sandbox's memory are left for a spare kernel"));

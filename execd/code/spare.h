@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -58,7 +59,8 @@ class Spare {
   bool parked_ = false;        // kernel_ can be claimed
   std::vector<Then> waiting_;  // callbacks of WantNow
   EventLoop::Id look_ = 0;
-  int64_t looked_us_ = 0, cpu_used_us_ = 0;  // the last sample of Look
+  int64_t looked_us_ = 0;  // the last sample of Look
+  std::optional<int64_t> cpu_used_us_;
 };
 
 }  // namespace atl::execd

@@ -4,10 +4,10 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <charconv>
 #include <string_view>
 #include <utility>
 
+#include "execd/core/numbers.h"
 #include "runtime/base/log.h"
 #include "runtime/base/sys.h"
 
@@ -15,23 +15,6 @@ namespace atl::execd {
 namespace {
 
 constexpr size_t kMaxSpares = 4;
-
-// Returns the number after `key` in a flat keyed file ("oom_kill 3"), or 0 if it is absent.
-uint64_t FlatKey(int dir, const char* file, std::string_view key) {
-  const auto text = sys::ReadFileAt(dir, file, 4096);
-  if (!text) return 0;
-  std::string_view rest = *text;
-  while (!rest.empty()) {
-    const size_t end = rest.find('\n');
-    const std::string_view line = rest.substr(0, end);
-    rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
-    if (!line.starts_with(key) || line.size() <= key.size() || line[key.size()] != ' ') continue;
-    uint64_t value = 0;
-    std::from_chars(line.data() + key.size() + 1, line.data() + line.size(), value);
-    return value;
-  }
-  return 0;
-}
 
 // Copies the subtree's memory limit to the leaf, because runtimes read the limit of their own
 // cgroup only (JDK 17). The limit of the subtree applies anyway. Reads the limit again afterwards:
@@ -48,8 +31,9 @@ void CopyLimit(int root, int leaf) {
 
 }  // namespace
 
-int64_t LeafPool::OomKillsIn(int directory) {
-  return static_cast<int64_t>(FlatKey(directory, "memory.events", "oom_kill"));
+std::optional<int64_t> LeafPool::OomKillsIn(int directory) {
+  const auto text = sys::ReadFileAt(directory, "memory.events", 4096);
+  return text ? KeyNumber(*text, "oom_kill") : std::nullopt;
 }
 
 LeafPool::LeafPool(EventLoop* loop, int root) : loop_(*loop), root_(root) {}
@@ -151,7 +135,8 @@ void LeafPool::Kill(Leaf* leaf) {
 }
 
 bool LeafPool::OutOfMemory(const Leaf& leaf) {
-  return OomKillsIn(leaf.dir.get()) > leaf.oom_kills_before;
+  const auto kills = OomKillsIn(leaf.dir.get());
+  return kills && leaf.oom_kills_before && *kills > *leaf.oom_kills_before;
 }
 
 }  // namespace atl::execd

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,8 @@ namespace atl::execd {
 struct Leaf {
   std::string name;
   UniqueFd dir;
-  int64_t oom_kills_before = 0;  // value of the counter at Take; a reused leaf keeps its counter
+  // Value of the counter at Take; a reused leaf keeps its counter. Nothing: not known.
+  std::optional<int64_t> oom_kills_before = 0;
   bool killed = false;
 };
 
@@ -59,8 +61,9 @@ class LeafPool {
   // Returns true if the OOM killer has killed a process of the leaf since Take. Requires the v2
   // memory controller.
   static bool OutOfMemory(const Leaf& leaf);
-  // Returns the number of OOM kills in a cgroup and its descendants.
-  static int64_t OomKillsIn(int directory);
+  // Returns the number of OOM kills in a cgroup and its descendants. Nothing without the memory
+  // controller (hybrid hosts), and if the kernel does not tell.
+  static std::optional<int64_t> OomKillsIn(int directory);
 
  private:
   std::unique_ptr<Leaf> Make();

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "execd/core/numbers.h"
 #include "execd/http/json.h"
@@ -63,17 +64,19 @@ struct Memory {
 
 // Returns the memory use of commands, or if that is unknown, that of the sandbox's own view of
 // cgroup v2.
-Memory SandboxMemory(const Core& core) {
+Result<Memory> SandboxMemory(const Core& core) {
   std::optional<int64_t> used = CommandsUse(core);
   std::optional<int64_t> limit = CommandsMayUse(core);
   if (!used) used = FileNumber(AT_FDCWD, "/sys/fs/cgroup/memory.current");
   if (!limit) limit = FileNumber(AT_FDCWD, "/sys/fs/cgroup/memory.max");
-  const auto info = sys::ReadFileAt(AT_FDCWD, "/proc/meminfo", 16384);
-  const int64_t host = info ? KeyNumber(*info, "MemTotal:").value_or(0) * 1024 : 0;
-  const int64_t host_free = info ? KeyNumber(*info, "MemAvailable:").value_or(0) * 1024 : 0;
+  ATOLL_ASSIGN(const std::string info, sys::ReadFileAt(AT_FDCWD, "/proc/meminfo", 16384));
+  const auto host = KeyNumber(info, "MemTotal:"), host_free = KeyNumber(info, "MemAvailable:");
+  if (!host || (!used && !host_free)) {
+    return Fail(Code::kInternal, "/proc/meminfo does not tell MemTotal and MemAvailable");
+  }
   Memory memory;
-  memory.total = limit && *limit < host ? *limit : host;
-  memory.used = used ? *used : host - host_free;
+  memory.total = std::min(limit.value_or(INT64_MAX), *host * 1024);
+  memory.used = used ? *used : (*host - *host_free) * 1024;
   memory.used = std::clamp<int64_t>(memory.used, 0, memory.total);
   return memory;
 }
@@ -87,11 +90,11 @@ struct Network {
   int64_t received = 0, sent = 0;
 };
 
-// Returns the totals of all interfaces except loopback.
-Network NetworkTotals() {
+// Returns the totals of all interfaces except loopback. Nothing if the kernel does not tell.
+std::optional<Network> NetworkTotals() {
   Network total;
   const auto text = sys::ReadFileAt(AT_FDCWD, "/proc/net/dev", 1 << 20);
-  if (!text) return total;
+  if (!text) return std::nullopt;
   std::string_view rest = *text;
   while (!rest.empty()) {
     const size_t end = rest.find('\n');
@@ -107,10 +110,11 @@ Network NetworkTotals() {
       const size_t start = std::min(line.find_first_not_of(' '), line.size());
       line.remove_prefix(start);
       const size_t size = std::min(line.find(' '), line.size());
-      const int64_t value = ToNumber(line.substr(0, size)).value_or(0);
+      const auto value = ToNumber(line.substr(0, size));
       line.remove_prefix(size);
-      if (column == 0) total.received += value;
-      if (column == 8) total.sent += value;
+      if (column != 0 && column != 8) continue;
+      if (!value) return std::nullopt;
+      (column == 0 ? total.received : total.sent) += *value;
     }
   }
   return total;
@@ -126,20 +130,22 @@ void AppendMember(std::string* out, std::string_view name, int64_t value) {
 }
 
 // Appends the bytes read from and written to all devices, if the io controller counts them (v2
-// only): lines "8:0 rbytes=1 wbytes=2 …".
+// only): lines "8:0 rbytes=1 wbytes=2 …". Appends nothing for what it cannot understand.
 void AppendDiskTraffic(int cgroup_fd, std::string* out) {
   const auto text = sys::ReadFileAt(cgroup_fd, "io.stat", 64 << 10);
   if (!text) return;
-  const auto total = [&](std::string_view key) {
+  const auto append = [&](std::string_view member, std::string_view key) {
     int64_t sum = 0;
     for (size_t at = text->find(key); at != std::string::npos; at = text->find(key, at + 1)) {
       const std::string_view rest = std::string_view(*text).substr(at + key.size());
-      sum += ToNumber(rest.substr(0, rest.find_first_of(" \n"))).value_or(0);
+      const auto bytes = ToNumber(rest.substr(0, rest.find_first_of(" \n")));
+      if (!bytes) return;
+      sum += *bytes;
     }
-    return sum;
+    AppendMember(out, member, sum);
   };
-  AppendMember(out, "disk_read_bytes", total(" rbytes="));
-  AppendMember(out, "disk_written_bytes", total(" wbytes="));
+  append("disk_read_bytes", " rbytes=");
+  append("disk_written_bytes", " wbytes=");
 }
 
 }  // namespace
@@ -158,27 +164,32 @@ double CpuLimit(const Core& core) {
 
 int64_t MemoryRoom(const Core& core) {
   const auto limit = CommandsMayUse(core), used = CommandsUse(core);
-  return limit && used ? *limit - *used : INT64_MAX;
+  if (!limit) return INT64_MAX;
+  return used ? *limit - *used : 0;
 }
 
-int64_t CpuUsed(const Core& core) {
+std::optional<int64_t> CpuUsed(const Core& core) {
   // The group above that of the commands is the sandbox's, or the session's: with execd, and with
   // the interceptor of a credential vault, which counts against the same limit. cpu.stat of v2 has
   // the usage even without the cpu controller.
   auto text = core.cgroup_fd >= 0 ? sys::ReadFileAt(core.cgroup_fd, "../cpu.stat", 4096)
                                   : sys::ReadFileAt(AT_FDCWD, "/sys/fs/cgroup/cpu.stat", 4096);
-  return text ? KeyNumber(*text, "usage_usec").value_or(0) : 0;
+  if (!text && text.error().code() == Code::kNotFound) return 0;
+  return text ? KeyNumber(*text, "usage_usec") : std::nullopt;
 }
 
 Metrics::CpuSample Metrics::SampleCpu() const {
   return {MonotonicMicros(), CpuUsed(core_)};
 }
 
-std::string Metrics::Json(const CpuSample& from, const CpuSample& to) const {
+Result<std::string> Metrics::Json(const CpuSample& from, const CpuSample& to) const {
+  if (!from.used_us || !to.used_us) {
+    return Fail(Code::kInternal, "the sandbox's processor time cannot be read");
+  }
   const double cores = CpuCount(core_);
   const double elapsed = static_cast<double>(std::max<int64_t>(to.at_us - from.at_us, 1));
-  const double used = static_cast<double>(to.used_us - from.used_us);
-  const Memory memory = SandboxMemory(core_);
+  const double used = static_cast<double>(*to.used_us - *from.used_us);
+  ATOLL_ASSIGN(const Memory memory, SandboxMemory(core_));
   std::string out = "{";
   AppendMember(&out, "cpu_count", cores);
   AppendMember(&out, "cpu_used_pct", std::clamp(100.0 * used / elapsed / cores, 0.0, 100.0));
@@ -192,11 +203,18 @@ std::string Metrics::Json(const CpuSample& from, const CpuSample& to) const {
     AppendMember(&out, "disk_used_mib", static_cast<double>(disk.f_blocks - disk.f_bfree) * block);
   }
   AppendDiskTraffic(core_.cgroup_fd, &out);
-  const Network network = NetworkTotals();
-  AppendMember(&out, "net_received_bytes", network.received);
-  AppendMember(&out, "net_sent_bytes", network.sent);
+  if (const auto network = NetworkTotals()) {
+    AppendMember(&out, "net_received_bytes", network->received);
+    AppendMember(&out, "net_sent_bytes", network->sent);
+  }
   out.push_back('}');
   return out;
+}
+
+void Metrics::Respond(const std::shared_ptr<Exchange>& exchange, const CpuSample& from) const {
+  const auto json = Json(from, last_);
+  if (!json) return exchange->RespondError(500, "RUNTIME_ERROR", json.error().message());
+  exchange->RespondJson(200, *json);
 }
 
 // Upstream sleeps a second to measure. Here the last sample is used if it is recent. Otherwise two
@@ -205,13 +223,11 @@ void Metrics::Get(const std::shared_ptr<Exchange>& exchange) {
   const CpuSample now = SampleCpu();
   const int64_t age = now.at_us - last_.at_us;
   if (last_.at_us != 0 && age >= kShortSampleUs && age <= kStaleSampleUs) {
-    exchange->RespondJson(200, Json(last_, now));
-    last_ = now;
-    return;
+    return Respond(exchange, std::exchange(last_, now));
   }
   core_.loop.After(kShortSampleUs, [this, exchange, now] {
     last_ = SampleCpu();
-    exchange->RespondJson(200, Json(now, last_));
+    Respond(exchange, now);
   });
 }
 
@@ -229,7 +245,9 @@ void Metrics::WatchTick(const std::shared_ptr<Exchange>& exchange, CpuSample las
     if (exchange->closed()) return;
     const CpuSample now = SampleCpu();
     // A client that does not read gets nothing more until it does.
-    if (exchange->backlog() < 4096) exchange->Write(Json(last, now) + "\n");
+    if (exchange->backlog() < 4096) {
+      if (const auto json = Json(last, now)) exchange->Write(*json + "\n");
+    }
     WatchTick(exchange, now, kWatchUs);
   });
 }

@@ -55,15 +55,17 @@ class Listing {
   // Adds a process, unless it has ended meanwhile.
   void Add(int64_t pid) {
     const auto status = sys::ReadFileAt(proc_.get(), std::to_string(pid) + "/status", 64 << 10);
-    if (!status) return;
+    const auto uid = status ? KeyNumber(*status, "Uid:") : std::nullopt;
+    if (!uid) return;
     // The kernel escapes newlines in names, so no name can imitate another line.
     json_ += count_++ == 0 ? "{\"pid\":" : ",{\"pid\":";
     AppendJsonInteger(&json_, pid);
     json_ += ",\"uid\":";
-    AppendJsonInteger(&json_, KeyNumber(*status, "Uid:").value_or(0));
+    AppendJsonInteger(&json_, *uid);
     json_ += ",\"state\":";
     AppendJsonString(&json_, LineOf(*status, "\nState:").substr(0, 1));
     json_ += ",\"memory_bytes\":";
+    // A zombie has no memory, and no such line.
     AppendJsonInteger(&json_, KeyNumber(*status, "VmRSS:").value_or(0) << 10);
     json_ += ",\"name\":";
     AppendJsonString(&json_, LineOf(*status, "Name:"));
