@@ -8,6 +8,7 @@
 #include <string>
 
 #include "cgroup/host.h"
+#include "runtime/base/result.h"
 
 namespace atl::cgroup {
 
@@ -44,12 +45,14 @@ struct Meters {
   }
 };
 
-// `path`: the directory of the daemon's group in the v2 hierarchy. `group`: a group in it. All 0 if
-// the group is gone.
-Meters ReadMeters(const Host& host, const std::string& path, const std::string& group);
+// `path`: the directory of the daemon's group in the v2 hierarchy. `group`: a group in it.
+// kNotFound: the group is gone. Any other error: the kernel's files cannot be read or understood.
+// Counters that this kernel or host does not keep are 0.
+Result<Meters> ReadMeters(const Host& host, const std::string& path, const std::string& group);
 // Reads Meters::memory_bytes alone.
-uint64_t ReadMemoryInUse(const Host& host, const std::string& path, const std::string& group);
+Result<uint64_t> ReadMemoryInUse(const Host& host, const std::string& path,
+                                 const std::string& group);
 // Reads Meters::events alone.
-GroupEvents EventsOf(const Host& host, const std::string& path, const std::string& group);
+Result<GroupEvents> EventsOf(const Host& host, const std::string& path, const std::string& group);
 
 }  // namespace atl::cgroup

@@ -103,8 +103,11 @@ Status Tree::AllowSwap(const std::string& group) const {
     // reclaimed.
     ATOLL_ASSIGN(const std::string gone, sys::ReadFileAt(dir, "memory.swap.current", 64));
     ATOLL_ASSIGN(const std::string here, sys::ReadFileAt(dir, "memory.current", 64));
-    return SaveAndWrite(dir, "memory.swap.max",
-                        std::to_string(LeadingNumber(gone) + LeadingNumber(here)));
+    const auto swapped = LeadingNumber(gone), resident = LeadingNumber(here);
+    if (!swapped || !resident) {
+      return Fail(Code::kInternal, group + ": memory.swap.current or memory.current has no number");
+    }
+    return SaveAndWrite(dir, "memory.swap.max", std::to_string(*swapped + *resident));
   });
 }
 
@@ -152,7 +155,9 @@ bool OnlyKernelMemory(int all, int of_kernel) {
 }
 
 void LimitToKernelMemory(int of_kernel, int limit) {
-  const std::string bytes = std::to_string(NumberIn(of_kernel).value_or(0));
+  const auto kernel = NumberIn(of_kernel);
+  if (!kernel) return;
+  const std::string bytes = std::to_string(*kernel);
   [[maybe_unused]] const ssize_t n = ::write(limit, bytes.data(), bytes.size());
 }
 
@@ -161,23 +166,29 @@ bool NothingInCaches(int settle, int counts) {
   if (::pread(settle, text.data(), text.size(), 0) <= 0) return false;
   const ssize_t size = ::pread(counts, text.data(), text.size(), 0);
   const std::string_view all(text.data(), size > 0 ? static_cast<size_t>(size) : 0);
-  return all.starts_with("anon ") && KeyedNumber(all, "anon") == 0 && KeyedNumber(all, "file") == 0;
+  return KeyedNumber(all, "anon") == 0 && KeyedNumber(all, "file") == 0;
 }
 
-Paging ReadPaging(int stat, int swap) {
+Result<Paging> ReadPaging(int stat, int swap) {
   std::array<char, 8192> text{};
   const ssize_t size = ::pread(stat, text.data(), text.size(), 0);
-  const std::string_view all(text.data(), size > 0 ? static_cast<size_t>(size) : 0);
+  if (size < 0) return FailSys("pread memory.stat");
+  const std::string_view all(text.data(), static_cast<size_t>(size));
   // Counted by the kernel's LRU lists, not by what is mapped: a page that was fetched back but not
   // touched yet is in memory, but in no process.
   const std::string of_all = swap >= 0 ? "" : "total_";
-  Paging paging;
-  paging.resident_bytes =
-      KeyedNumber(all, of_all + "inactive_anon") + KeyedNumber(all, of_all + "active_anon");
-  paging.both_bytes = std::min(KeyedNumber(all, of_all + "swapcached"), paging.resident_bytes);
+  const auto inactive = KeyedNumber(all, of_all + "inactive_anon");
+  const auto active = KeyedNumber(all, of_all + "active_anon");
+  const auto both = KeyedNumber(all, of_all + "swapcached");
   // A page that is both in memory and in swap counts as swap on v2, and as memory on v1.
-  const uint64_t swapped = swap >= 0 ? NumberIn(swap).value_or(0) : KeyedNumber(all, "total_swap");
-  paging.swapped_bytes = swap >= 0 ? swapped - std::min(swapped, paging.both_bytes) : swapped;
+  const auto swapped = swap >= 0 ? NumberIn(swap) : KeyedNumber(all, "total_swap");
+  if (!inactive || !active || !swapped) {
+    return Fail(Code::kInternal, "the kernel does not tell where a group's memory is");
+  }
+  Paging paging;
+  paging.resident_bytes = *inactive + *active;
+  paging.both_bytes = std::min(both.value_or(0), paging.resident_bytes);  // Linux 5.12
+  paging.swapped_bytes = swap >= 0 ? *swapped - std::min(*swapped, paging.both_bytes) : *swapped;
   return paging;
 }
 

@@ -150,26 +150,28 @@ bool IsExiting(std::string_view stat) {
     if (space == std::string_view::npos) return false;
     rest.remove_prefix(space);
   }
-  return (LeadingNumber(rest.substr(1)) & kExiting) != 0;
+  const auto flags = LeadingNumber(rest.substr(1));
+  return flags && (*flags & kExiting) != 0;
 }
 
 // Returns the number of memory groups of the whole host, including dying ones (proc_cgroups(5):
 // name, hierarchy, groups).
-uint64_t MemoryGroups() {
+std::optional<uint64_t> MemoryGroups() {
   const auto text = sys::ReadFileAt(AT_FDCWD, "/proc/cgroups", kFileLimit);
-  if (!text) return 0;
+  if (!text) return std::nullopt;
   constexpr std::string_view kName = "\nmemory\t";
   const size_t line = text->find(kName);
-  if (line == std::string::npos) return 0;
+  if (line == std::string::npos) return std::nullopt;
   const size_t hierarchy_end = text->find('\t', line + kName.size());
-  if (hierarchy_end == std::string::npos) return 0;
+  if (hierarchy_end == std::string::npos) return std::nullopt;
   return LeadingNumber(std::string_view(*text).substr(hierarchy_end + 1));
 }
 
-uint64_t ReadNumber(int dir, const std::string& path, std::string_view key = {}) {
-  auto text = sys::ReadFileAt(dir, path, kFileLimit);
-  if (!text) return 0;
-  return key.empty() ? LeadingNumber(*text) : KeyedNumber(*text, key);
+Result<uint64_t> ReadNumber(int dir, const std::string& path, std::string_view key) {
+  ATOLL_ASSIGN(const std::string text, sys::ReadFileAt(dir, path, kFileLimit));
+  const auto number = KeyedNumber(text, key);
+  if (!number) return Fail(Code::kInternal, path + " has no number for " + std::string(key));
+  return *number;
 }
 
 }  // namespace
@@ -486,15 +488,18 @@ Status Tree::AwaitEmpty(const std::string& group, int timeout_ms) const {
   }
 }
 
-uint64_t Tree::Dying() const {
+Result<uint64_t> Tree::Dying() const {
   if (host_.v2) return ReadNumber(unified_.get(), "cgroup.stat", "nr_dying_descendants");
   const auto memory = v1_.find("memory");
   struct stat info {};
-  if (memory == v1_.end() || ::fstat(memory->second.get(), &info) != 0) return 0;
+  if (memory == v1_.end()) return Fail(Code::kUnavailable, "no memory controller");
+  if (::fstat(memory->second.get(), &info) != 0) return FailSys("fstat the memory controller");
+  const auto groups = MemoryGroups();
+  if (!groups) return Fail(Code::kInternal, "/proc/cgroups does not tell the memory groups");
   // kernfs counts the subdirectories of a directory as links. Each group here has its run/, hence
   // the factor.
   const uint64_t alive = 2 * static_cast<uint64_t>(info.st_nlink);
-  return std::max(MemoryGroups(), alive) - alive;
+  return std::max(*groups, alive) - alive;
 }
 
 Result<UniqueFd> Tree::OpenReclaim(const std::string& group) const {
@@ -504,7 +509,7 @@ Result<UniqueFd> Tree::OpenReclaim(const std::string& group) const {
   return sys::OpenAt(memory->second.get(), group + "/memory.force_empty", O_WRONLY);
 }
 
-uint64_t Tree::ReadCpuMicros(const std::string& group) const {
+Result<uint64_t> Tree::ReadCpuMicros(const std::string& group) const {
   return ReadNumber(unified_.get(), group + "/cpu.stat", "usage_usec");
 }
 
@@ -515,13 +520,13 @@ Result<bool> HasProcesses(const std::string& directory) {
     return false;
   }
   if (!text) return Fail(text.error());
-  return KeyedNumber(*text, "populated") != 0;
+  const auto populated = KeyedNumber(*text, "populated");
+  if (!populated) return Fail(Code::kInternal, directory + "/cgroup.events: no 'populated'");
+  return *populated != 0;
 }
 
 Result<uint64_t> CpuMicrosOf(const std::string& directory) {
-  ATOLL_ASSIGN(const std::string text,
-               sys::ReadFileAt(AT_FDCWD, directory + "/cpu.stat", kFileLimit));
-  return KeyedNumber(text, "usage_usec");
+  return ReadNumber(AT_FDCWD, directory + "/cpu.stat", "usage_usec");
 }
 
 std::string DiskOf(const std::string& path) {

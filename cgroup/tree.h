@@ -64,8 +64,9 @@ struct PagingFiles {
   UniqueFd stat;
   UniqueFd swap;  // v2 only
 };
-// Reads the paging state. `swap`: -1 on hybrid hosts. All 0 if the group is gone.
-Paging ReadPaging(int stat, int swap);
+// Reads the paging state. `swap`: -1 on hybrid hosts. Fails if the group is gone, and if the kernel
+// does not tell: nobody may take that for memory that has been given back.
+Result<Paging> ReadPaging(int stat, int swap);
 
 // Open files of one group without processes. They tell whether pages of caches are charged to it.
 struct ChargeFiles {
@@ -184,12 +185,12 @@ class Tree {
   Status Kill(const std::string& group) const;
   // Blocks until the group has no process. kDeadlineExceeded: not within `timeout_ms`.
   Status AwaitEmpty(const std::string& group, int timeout_ms) const;
-  // Returns the processor time that the group has used; 0 if the group is gone.
-  uint64_t ReadCpuMicros(const std::string& group) const;
+  // Returns the processor time that the group has used.
+  Result<uint64_t> ReadCpuMicros(const std::string& group) const;
   // Returns the number of removed groups that still use kernel memory (a quarter of a MiB each on
   // two CPUs), because pages or inodes in the host's caches are charged to them. Approximate on
   // hybrid hosts, where it covers the whole host, because v1 hierarchies do not tell.
-  uint64_t Dying() const;
+  Result<uint64_t> Dying() const;
   // Opens the file that reclaims the group's memory (memory.reclaim, Linux 5.19; memory.force_empty
   // on hybrid hosts). Writing kReclaimAll evicts everything of the group from the caches. This
   // takes from milliseconds to as long as a disk needs for dirty data. A signal ends it early.

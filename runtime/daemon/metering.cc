@@ -34,7 +34,7 @@ Result<sandbox::Meter::Sources> MeterSources(const Config& config, const wire::G
   sources.read = [host, groups](uint32_t slot) {
     return cgroup::ReadMeters(host, groups, "s" + std::to_string(slot));
   };
-  sources.read_host_cpu = [groups] { return cgroup::CpuMicrosOf(groups).value_or(0); };
+  sources.read_host_cpu = [groups] { return cgroup::CpuMicrosOf(groups); };
   // A socket of its own, because the meter's thread uses it.
   ATOLL_ASSIGN(UniqueFd opened, netpolicy::OpenNetlink(NETLINK_ROUTE));
   const auto socket = std::make_shared<UniqueFd>(std::move(opened));

@@ -108,7 +108,10 @@ void HostWatch::Refresh() {
   loop_.RunBlocking(
       [reading, places = places_, read_events = read_events_, live = counts_.Live()] {
         reading->sample = ReadSample(places);
-        for (const auto& [host_id, slot] : live) reading->events[host_id] = read_events(slot);
+        for (const auto& [host_id, slot] : live) {
+          // The last counts stay if these cannot be read.
+          if (const auto events = read_events(slot)) reading->events[host_id] = *events;
+        }
       },
       guard_([this, reading] {
         reading_ = false;

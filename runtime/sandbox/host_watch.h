@@ -54,7 +54,7 @@ class HostWatch {
     std::string store;
     std::string state;  // contains logs/
   };
-  using ReadEvents = std::function<cgroup::GroupEvents(uint32_t slot)>;
+  using ReadEvents = std::function<Result<cgroup::GroupEvents>(uint32_t slot)>;
   // The pool calls `read_events`. All arguments outlive this object.
   HostWatch(Loop& loop, const Clock& clock, launch::SpawnerClient& spawner, GroupCounts& counts,
             Places places, ReadEvents read_events);

@@ -192,7 +192,8 @@ void Meter::Begin(const Sandbox& sandbox, const tenants::Held& held) {
   const bool has_run = !sandbox.spec.template_id.empty();
   Tell(
       [this, part = std::move(part), held, slot = sandbox.slot, has_run](auto& ledger) mutable {
-        if (has_run) part.base = Read(slot, sources_.read_links());
+        // If the counters cannot be read, the client owes what the host has done.
+        if (has_run) part.base = Read(slot, sources_.read_links()).value_or(part.base);
         // A slot has one owner.
         std::erase_if(slots_, [slot](const auto& entry) { return entry.second == slot; });
         slots_[part.id] = slot;
@@ -336,8 +337,10 @@ void Meter::Run() {
   }
 }
 
-tenants::UsageReading Meter::Read(uint32_t slot, const std::map<uint32_t, LinkBytes>& links) const {
-  tenants::UsageReading reading = ReadingOf(sources_.read(slot));
+Result<tenants::UsageReading> Meter::Read(uint32_t slot,
+                                          const std::map<uint32_t, LinkBytes>& links) const {
+  ATOLL_ASSIGN(const cgroup::Meters meters, sources_.read(slot));
+  tenants::UsageReading reading = ReadingOf(meters);
   if (const auto link = links.find(slot); link != links.end()) {
     reading.bytes_in = link->second.in;
     reading.bytes_out = link->second.out;
@@ -348,7 +351,15 @@ tenants::UsageReading Meter::Read(uint32_t slot, const std::map<uint32_t, LinkBy
 void Meter::Sample() {
   const std::map<uint32_t, LinkBytes> links = sources_.read_links();
   std::unordered_map<std::string, tenants::UsageReading> readings;
-  for (const auto& [host_id, slot] : slots_) readings[host_id] = Read(slot, links);
+  std::optional<Error> failed;
+  for (const auto& [host_id, slot] : slots_) {
+    auto reading = Read(slot, links);
+    if (reading) {
+      readings[host_id] = std::move(*reading);
+    } else if (reading.error().code() != Code::kNotFound) {
+      failed = std::move(reading).error();
+    }
+  }
   {
     // The slots of these may have been another sandbox's when they were read.
     const std::lock_guard lock(shared_.mutex);
@@ -356,10 +367,19 @@ void Meter::Sample() {
   }
   const int64_t now_ms = clock_.UnixMillis();
   for (const auto& [host_id, reading] : readings) {
-    // The group is gone, and the spawner has its last reading.
-    if (reading.cpu_us != 0) sources_.ledger->Sample(host_id, reading, now_ms);
+    sources_.ledger->Sample(host_id, reading, now_ms);
   }
-  sources_.ledger->SampleHost(sources_.read_host_cpu(), clock_.UnixMillis());
+  const auto host_cpu = sources_.read_host_cpu();
+  if (host_cpu) {
+    sources_.ledger->SampleHost(*host_cpu, clock_.UnixMillis());
+  } else {
+    failed = host_cpu.error();
+  }
+  // The counters only grow, so the next sample that can be read has what this one lacks.
+  if (failed && !blind_) {
+    LogLine(LogLevel::kError, "cannot read what sandboxes use; trying again").Add(*failed);
+  }
+  blind_ = failed.has_value();
 }
 
 void Meter::Commit(bool durable, std::vector<std::string>* ended) {

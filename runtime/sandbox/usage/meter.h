@@ -48,9 +48,9 @@ class Meter {
   };
   struct Sources {
     std::shared_ptr<tenants::Ledger> ledger;  // null: nothing is metered, and no thread runs
-    std::function<cgroup::Meters(uint32_t slot)> read;
+    std::function<Result<cgroup::Meters>(uint32_t slot)> read;
     // Returns the processor time of all groups together, removed ones included.
-    std::function<uint64_t()> read_host_cpu;
+    std::function<Result<uint64_t>()> read_host_cpu;
     std::function<std::map<uint32_t, LinkBytes>()> read_links;  // key: the slot
     // Called on the loop. Returns the processor time that the preparation of the slot took.
     std::function<uint64_t(uint32_t slot)> prepared_cpu;
@@ -138,7 +138,9 @@ class Meter {
 
   // These run on the meter's thread.
   void Run();
-  tenants::UsageReading Read(uint32_t slot, const std::map<uint32_t, LinkBytes>& links) const;
+  // kNotFound: the group is gone, and the spawner has the last reading.
+  Result<tenants::UsageReading> Read(uint32_t slot,
+                                     const std::map<uint32_t, LinkBytes>& links) const;
   void Sample();
   void Commit(bool durable, std::vector<std::string>* ended);
 
@@ -160,6 +162,7 @@ class Meter {
   mutable Shared shared_;
   std::unordered_map<std::string, uint32_t> slots_;  // living parts; the thread's
   bool failing_ = false;                             // the last commit failed; the thread's
+  bool blind_ = false;                               // the last sample failed; the thread's
   std::thread thread_;
   const Guard guard_;
 };

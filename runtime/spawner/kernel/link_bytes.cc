@@ -1,18 +1,18 @@
 #include "runtime/spawner/kernel/link_bytes.h"
 
-#include <charconv>
-
+#include "cgroup/keyed_number.h"
 #include "runtime/base/sys.h"
 #include "runtime/spawner/kernel/mounts.h"
 
 namespace atl::spawner {
 namespace {
 
-uint64_t ReadCounter(int links, const std::string& name, const char* counter) {
-  const auto text = sys::ReadFileAt(links, "devices/virtual/net/" + name + counter, 64);
-  uint64_t value = 0;
-  if (text) std::from_chars(text->data(), text->data() + text->size(), value);
-  return value;
+Result<uint64_t> ReadCounter(int links, const std::string& name, const char* counter) {
+  const std::string path = "devices/virtual/net/" + name + counter;
+  ATOLL_ASSIGN(const std::string text, sys::ReadFileAt(links, path, 64));
+  const auto value = cgroup::LeadingNumber(text);
+  if (!value) return Fail(Code::kInternal, path + " has no number");
+  return *value;
 }
 
 }  // namespace
@@ -21,10 +21,11 @@ Result<UniqueFd> MountLinks() {
   return NewMount("sysfs", {}, kNoSuidDevExec | MOUNT_ATTR_RDONLY);
 }
 
-LinkBytes ReadLinkBytes(int links, const std::string& name) {
-  if (links < 0 || name.empty()) return {};
-  return {.received = ReadCounter(links, name, "/statistics/rx_bytes"),
-          .sent = ReadCounter(links, name, "/statistics/tx_bytes")};
+Result<LinkBytes> ReadLinkBytes(int links, const std::string& name) {
+  LinkBytes bytes;
+  ATOLL_ASSIGN(bytes.received, ReadCounter(links, name, "/statistics/rx_bytes"));
+  ATOLL_ASSIGN(bytes.sent, ReadCounter(links, name, "/statistics/tx_bytes"));
+  return bytes;
 }
 
 }  // namespace atl::spawner

@@ -19,7 +19,7 @@ struct LinkBytes {
 // Returns a detached sysfs of the caller's network namespace. The host's own mount may show another
 // namespace.
 Result<UniqueFd> MountLinks();
-// `links`: from MountLinks, or -1. All 0 if there is no such interface.
-LinkBytes ReadLinkBytes(int links, const std::string& name);
+// `links`: from MountLinks. kNotFound: there is no such interface.
+Result<LinkBytes> ReadLinkBytes(int links, const std::string& name);
 
 }  // namespace atl::spawner

@@ -32,19 +32,20 @@ constexpr uint64_t kFew = 256 << 10;
 
 volatile sig_atomic_t over = 0;
 
-cgroup::Paging ReadPagingOf(const cgroup::PagingFiles& files) {
+Result<cgroup::Paging> ReadPagingOf(const cgroup::PagingFiles& files) {
   return cgroup::ReadPaging(files.stat.get(), files.swap.get());
 }
 
 void MakePasses(const cgroup::PagingFiles& files, size_t which) {
   const int reclaim = files.reclaim[which].get();
-  uint64_t left = ReadPagingOf(files).resident_bytes;
-  for (int in_vain = 0; in_vain < kPassesInVain && over == 0 && left > kFew;) {
-    const uint64_t before = left;
+  auto left = ReadPagingOf(files);
+  for (int in_vain = 0;
+       in_vain < kPassesInVain && over == 0 && left && left->resident_bytes > kFew;) {
+    const uint64_t before = left->resident_bytes;
     const ssize_t n = ::write(reclaim, cgroup::kReclaimAll, sizeof cgroup::kReclaimAll - 1);
     if (n < 0 && errno != EAGAIN && errno != EINTR) return;
-    left = ReadPagingOf(files).resident_bytes;
-    if (left + kFew / 4 < before) {
+    left = ReadPagingOf(files);
+    if (left && left->resident_bytes + kFew / 4 < before) {
       in_vain = 0;
     } else {
       ::poll(nullptr, 0, std::min(kRestMs << in_vain++, kLongestRestMs));
@@ -72,8 +73,10 @@ void PageOut(int result, const cgroup::PagingFiles& files) {
     ::waitpid(*beside, nullptr, 0);
     MakePasses(files, 0);
   }
-  const cgroup::Paging paging = ReadPagingOf(files);
-  const wire::Reclaimed reclaimed{paging.swapped_bytes, paging.resident_bytes};
+  const auto paging = ReadPagingOf(files);
+  // An answer of nothing is a failure.
+  if (!paging) return;
+  const wire::Reclaimed reclaimed{paging->swapped_bytes, paging->resident_bytes};
   [[maybe_unused]] const Status told = sys::WriteAll(result, wire::EncodeFields(reclaimed));
 }
 

@@ -72,7 +72,8 @@ void PausedMemory::Start() {
     if (area_ != Area::kOn) continue;
     const auto files = host_.cgroups.OpenPaging(group);
     if (!files) continue;
-    if (cgroup::ReadPaging(files->stat.get(), files->swap.get()).swapped_bytes == 0) continue;
+    const auto paging = cgroup::ReadPaging(files->stat.get(), files->swap.get());
+    if (paging && paging->swapped_bytes == 0) continue;
     out_.insert(record.id);
     if (!host_.cgroups.FreezeAsked(group).value_or(false)) to_fetch_.push_back(record.id);
   }
@@ -156,7 +157,7 @@ Result<pid_t> PausedMemory::TryBegin(const std::string& id, Run* run) {
   ATOLL_ASSIGN(const bool asked, host_.cgroups.FreezeAsked(group));
   if (!still || !asked) return Fail(Code::kFailedPrecondition, "sandbox " + id + " runs");
   ATOLL_ASSIGN(const cgroup::PagingFiles files, host_.cgroups.OpenPaging(group));
-  const cgroup::Paging paging = cgroup::ReadPaging(files.stat.get(), files.swap.get());
+  ATOLL_ASSIGN(const cgroup::Paging paging, cgroup::ReadPaging(files.stat.get(), files.swap.get()));
   run->bytes = paging.resident_bytes - paging.both_bytes;
   ATOLL_ASSIGN(const SwapUse use, ReadSwapUse(host_.config.run_dir));
   if (!use.on) return Fail(Code::kResourceExhausted, "the swap area was taken down");

@@ -43,7 +43,9 @@ void Empty(int reclaim, const cgroup::ChargeFiles& charges) {
 }  // namespace
 
 bool Reclaims::Wanted() const {
-  return cgroups_.Dying() > kMost;
+  // An unknown number is no reason: emptying costs each delete its time.
+  const auto dying = cgroups_.Dying();
+  return dying && *dying > kMost;
 }
 
 bool Reclaims::Start(const std::string& group, const std::string& id) {

@@ -515,16 +515,28 @@ void Sandboxes::HoldLink(Sandbox& sandbox) {
 }
 
 void Sandboxes::ReadLink(Record& record) const {
+  if (!host_.links || record.link.empty()) return;
+  const auto bytes = ReadLinkBytes(host_.links.get(), record.link);
+  if (!bytes) {
+    // The link may have gone before its sandbox. What was read before stays.
+    if (bytes.error().code() != Code::kNotFound) {
+      LogLine(LogLevel::kError, "cannot read the bytes of a link")
+          .Add("sandbox", record.sandbox.id)
+          .Add(bytes.error());
+    }
+    return;
+  }
   // The host's end receives what the sandbox sends.
-  const LinkBytes bytes = ReadLinkBytes(host_.links.get(), record.link);
-  record.end.bytes_in = std::max(record.end.bytes_in, bytes.sent);
-  record.end.bytes_out = std::max(record.end.bytes_out, bytes.received);
+  record.end.bytes_in = std::max(record.end.bytes_in, bytes->sent);
+  record.end.bytes_out = std::max(record.end.bytes_out, bytes->received);
 }
 
 void Sandboxes::ReadBeforeKill(Record& record) const {
   ReadLink(record);
-  record.end.meters.memory_bytes = cgroup::ReadMemoryInUse(
-      host_.cgroups.host(), host_.cgroups.path(), SlotGroup(record.sandbox.slot));
+  const auto memory = cgroup::ReadMemoryInUse(host_.cgroups.host(), host_.cgroups.path(),
+                                              SlotGroup(record.sandbox.slot));
+  // 0 is "not known" here, and the meter then takes its last sample.
+  record.end.meters.memory_bytes = memory.value_or(0);
   // A spawner that dies after the kill leaves the reading to the next one. Without a record, the
   // build is not finished, and nobody is billed.
   if (::faccessat(records_.get(), record.sandbox.id.c_str(), F_OK, 0) != 0) return;
@@ -541,10 +553,15 @@ void Sandboxes::ReadEnd(Sandbox& sandbox) const {
   const uint64_t memory_bytes = record.end.meters.memory_bytes;
   ReadLink(record);
   sandbox.network.reset();
-  record.end.read = true;
+  auto meters = cgroup::ReadMeters(host_.cgroups.host(), host_.cgroups.path(), SlotGroup(slot));
+  if (!meters) {
+    LogLine(LogLevel::kError, "cannot read what a sandbox has used; its last sample counts")
+        .Add("sandbox", record.sandbox.id)
+        .Add(meters.error());
+  }
+  record.end.read = meters.has_value();
   record.end.ended_ms = SystemClock().UnixMillis();
-  record.end.meters =
-      cgroup::ReadMeters(host_.cgroups.host(), host_.cgroups.path(), SlotGroup(slot));
+  if (meters) record.end.meters = *meters;
   record.end.meters.memory_bytes = memory_bytes;
   record.end.disk_bytes = host_.store.UpperBytes(slot);
 }

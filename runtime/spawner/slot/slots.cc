@@ -164,7 +164,13 @@ void Slots::Receive() {
   }
   auto& parts = std::get<BuiltSlot::Parts>(built->outcome);
   slot.start_time = *started;
-  parts.prepared.cpu_micros = host_.cgroups.ReadCpuMicros(SlotGroup(built->slot));
+  if (const auto cpu = host_.cgroups.ReadCpuMicros(SlotGroup(built->slot))) {
+    parts.prepared.cpu_micros = *cpu;
+  } else {
+    LogLine(LogLevel::kWarning, "a sandbox will owe the processor time of its slot's preparation")
+        .Add("slot", static_cast<uint64_t>(built->slot))
+        .Add(cpu.error());
+  }
   slot.gate = std::move(parts.gate);
   prepared_[built->slot] = std::move(slot);
   pending.done(std::move(parts.prepared));
