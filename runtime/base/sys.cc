@@ -232,7 +232,8 @@ Result<uint64_t> ProcessStartTime(pid_t pid) {
     if (at == std::string::npos) return Fail(Code::kInternal, "/proc/PID/stat: too short");
   }
   uint64_t value = 0;
-  std::from_chars(stat.data() + at + 1, stat.data() + stat.size(), value);
+  const auto [end, error] = std::from_chars(stat.data() + at + 1, stat.data() + stat.size(), value);
+  if (error != std::errc()) return Fail(Code::kInternal, "/proc/PID/stat: no start time");
   return value;
 }
 

@@ -232,7 +232,7 @@ Status Daemon::Open() {
                       .max_bytes = config_.history_max_bytes,
                       .log_seconds = static_cast<int64_t>(config_.log_keep_after_removal)};
   ATOLL_ASSIGN(settings.meter, MeterSources(config_, opened_.hello, host));
-  settings.budget = sandbox::BudgetOfHost(config_.overcommit);
+  ATOLL_ASSIGN(settings.budget, sandbox::BudgetOfHost(config_.overcommit));
   settings.budget.sandboxes = config_.max_sandboxes;
   sandbox::Spec parked;
   parked.isolation = pool.tier;

@@ -5,11 +5,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "cgroup/keyed_number.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/sys.h"
 
@@ -17,18 +18,6 @@ namespace atl::daemon {
 namespace {
 
 constexpr size_t kFileLimit = 4096;
-
-// Returns the number with that index, from 0, in a line of numbers; 0 if there is none.
-double NumberAt(std::string_view line, int index) {
-  while (index-- > 0) {
-    const size_t blank = line.find(' ');
-    if (blank == std::string_view::npos) return 0;
-    line.remove_prefix(blank + 1);
-  }
-  uint64_t number = 0;
-  std::from_chars(line.data(), line.data() + line.size(), number);
-  return static_cast<double>(number);
-}
 
 double Seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
@@ -42,34 +31,38 @@ size_t OpenDescriptors() {
   return names && names->size() > 2 ? names->size() - 2 : 0;
 }
 
-}  // namespace
-
-double ProcessStartSeconds() {
-  const auto stat = sys::ReadFileAt(AT_FDCWD, "/proc/self/stat", kFileLimit);
-  if (!stat || stat->rfind(") ") == std::string::npos) return 0;
-  // Field 22 of proc(5), in ticks since boot. Field 2 is the name in parentheses, which may contain
-  // anything.
-  constexpr int kStartTime = 22 - 3;
-  const double ticks = NumberAt(std::string_view(*stat).substr(stat->rfind(") ") + 2), kStartTime);
+// Returns when the kernel started this process, in seconds since the Unix epoch.
+std::optional<double> ProcessStartSeconds() {
+  const auto ticks = sys::ProcessStartTime(::getpid());
+  if (!ticks) return std::nullopt;
   const double boot = static_cast<double>(SystemClock().UnixMillis()) / 1e3 -
                       static_cast<double>(SystemClock().BootMicros()) / 1e6;
-  return boot + ticks / static_cast<double>(::sysconf(_SC_CLK_TCK));
+  return boot + static_cast<double>(*ticks) / static_cast<double>(::sysconf(_SC_CLK_TCK));
 }
+
+}  // namespace
 
 void AddProcessMetrics(MetricSet* metrics) {
   // Computed once, because the host's clock may be set meanwhile.
-  static const double start = ProcessStartSeconds();
-  metrics
-      ->Gauge("process_start_time_seconds",
-              "Start time of the process since the Unix epoch in seconds.")
-      .Add(start);
+  static const std::optional<double> start = ProcessStartSeconds();
+  if (start) {
+    metrics
+        ->Gauge("process_start_time_seconds",
+                "Start time of the process since the Unix epoch in seconds.")
+        .Add(*start);
+  }
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
   metrics->Counter("process_cpu_seconds_total", "Total user and system CPU time in seconds.")
       .Add(Seconds(usage.ru_utime) + Seconds(usage.ru_stime));
-  if (const auto memory = sys::ReadFileAt(AT_FDCWD, "/proc/self/statm", kFileLimit)) {
-    metrics->Gauge("process_resident_memory_bytes", "Resident memory size in bytes.")
-        .Add(NumberAt(*memory, 1) * static_cast<double>(::sysconf(_SC_PAGESIZE)));
+  // The second number of proc_pid_statm(5), in pages.
+  const auto memory = sys::ReadFileAt(AT_FDCWD, "/proc/self/statm", kFileLimit);
+  const size_t blank = memory ? memory->find(' ') : std::string::npos;
+  if (blank != std::string::npos) {
+    if (const auto pages = cgroup::LeadingNumber(std::string_view(*memory).substr(blank + 1))) {
+      metrics->Gauge("process_resident_memory_bytes", "Resident memory size in bytes.")
+          .Add(*pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)));
+    }
   }
   metrics->Gauge("process_open_fds", "Number of open file descriptors.").Add(OpenDescriptors());
   rlimit limit{};

@@ -5,9 +5,6 @@
 
 namespace atl::daemon {
 
-// Returns when the kernel started this process, in seconds since the Unix epoch; 0 if unknown.
-double ProcessStartSeconds();
-
 // Adds the metrics. Reads /proc, which takes some ten microseconds.
 void AddProcessMetrics(MetricSet* metrics);
 

@@ -11,13 +11,14 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "cgroup/host.h"
+#include "cgroup/keyed_number.h"
 #include "runtime/base/core_dump.h"
 #include "runtime/base/log.h"
 #include "runtime/base/notify.h"
@@ -131,10 +132,11 @@ void RaiseTerminals() {
                                (kMaxTerminals + wire::kMaxSessions * kMaxSessionTerminals);
   constexpr const char* kFile = "/proc/sys/kernel/pty/max";
   const auto text = sys::ReadFileAt(AT_FDCWD, kFile, 64);
-  uint64_t now = 0;
-  if (text) std::from_chars(text->data(), text->data() + text->size(), now);
-  if (now >= kEnough) return;
-  const Status raised = sys::WriteFileAt(AT_FDCWD, kFile, std::to_string(kEnough));
+  const auto now = text ? cgroup::LeadingNumber(*text) : std::nullopt;
+  if (now && *now >= kEnough) return;
+  // Never lowers a number that it cannot read.
+  const Status raised = now ? sys::WriteFileAt(AT_FDCWD, kFile, std::to_string(kEnough))
+                            : Fail(Code::kInternal, std::string(kFile) + " has no number");
   if (raised) return;
   LogLine(LogLevel::kWarning, "sandboxes share few pseudo-terminals; raise kernel.pty.max")
       .Add(raised.error());

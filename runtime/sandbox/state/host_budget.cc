@@ -5,11 +5,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "cgroup/keyed_number.h"
 #include "runtime/base/meminfo.h"
 #include "runtime/base/sys.h"
 #include "runtime/base/unique_fd.h"
@@ -29,21 +30,16 @@ std::string_view ReadHead(int file, char (&text)[512]) {
   return {text, size > 0 ? static_cast<size_t>(size) : 0};
 }
 
-// Returns the number of tasks from "0.20 0.18 0.12 1/80 11206" (proc(5), loadavg); 0 if it is
+// Returns the number of tasks from "0.20 0.18 0.12 1/80 11206" (proc(5), loadavg); nothing if it is
 // missing.
-uint64_t TasksOf(std::string_view loadavg) {
-  uint64_t tasks = 0;
+std::optional<uint64_t> TasksOf(std::string_view loadavg) {
   const size_t slash = loadavg.find('/');
-  if (slash == std::string_view::npos) return 0;
-  std::from_chars(loadavg.data() + slash + 1, loadavg.data() + loadavg.size(), tasks);
-  return tasks;
+  if (slash == std::string_view::npos) return std::nullopt;
+  return cgroup::LeadingNumber(loadavg.substr(slash + 1));
 }
 
-uint64_t ReadNumber(const std::string& path) {
-  const auto text = sys::ReadFileAt(AT_FDCWD, path, 64);
-  uint64_t number = 0;
-  if (text) std::from_chars(text->data(), text->data() + text->size(), number);
-  return number;
+Error Unreadable(const std::string& file) {
+  return Error(Code::kInternal, file + " does not tell what this host has");
 }
 
 std::string Mib(uint64_t bytes) {
@@ -119,14 +115,20 @@ void KeepFor(const Spec& member, uint32_t count, HostBudget* budget) {
   take(each.pids, &budget->pids_budget);
 }
 
-HostBudget BudgetOfHost(double overcommit) {
-  HostBudget budget;
-  auto meminfo = sys::Open("/proc/meminfo", O_RDONLY);
-  auto loadavg = sys::Open("/proc/loadavg", O_RDONLY);
-  if (!meminfo || !loadavg) return budget;
+Result<HostBudget> BudgetOfHost(double overcommit) {
+  constexpr const char* kPidMax = "/proc/sys/kernel/pid_max";
+  ATOLL_ASSIGN(UniqueFd meminfo, sys::Open("/proc/meminfo", O_RDONLY));
+  ATOLL_ASSIGN(UniqueFd loadavg, sys::Open("/proc/loadavg", O_RDONLY));
+  ATOLL_ASSIGN(const std::string numbers, sys::ReadFileAt(AT_FDCWD, kPidMax, 64));
   char text[512];
-  budget.memory_total = MeminfoBytes(ReadHead(meminfo->get(), text), "MemTotal:");
-  const uint64_t pid_max = ReadNumber("/proc/sys/kernel/pid_max");
+  const auto total = MeminfoBytes(ReadHead(meminfo.get(), text), "MemTotal:");
+  const auto most_pids = cgroup::LeadingNumber(numbers);
+  // 0 would be no limit at all.
+  if (!total || *total == 0) return Fail(Unreadable("/proc/meminfo"));
+  if (!most_pids || *most_pids == 0) return Fail(Unreadable(kPidMax));
+  HostBudget budget;
+  budget.memory_total = *total;
+  const uint64_t pid_max = *most_pids;
   budget.cpu_millis = 1000 * static_cast<uint64_t>(std::max(::sysconf(_SC_NPROCESSORS_ONLN), 1L));
   const auto times = [overcommit](uint64_t of) {
     return static_cast<uint64_t>(static_cast<double>(of) * overcommit);
@@ -136,14 +138,16 @@ HostBudget BudgetOfHost(double overcommit) {
   budget.memory_reserve = std::min(kMostKeptFree, budget.memory_total / 20);
   budget.pids_reserve = std::min(kMostPidsKeptFree, pid_max / 20);
   // std::function requires copyable captures.
-  budget.free = [pid_max, memory = std::make_shared<UniqueFd>(std::move(*meminfo)),
-                 load = std::make_shared<UniqueFd>(std::move(*loadavg))] {
+  budget.free = [pid_max, memory = std::make_shared<UniqueFd>(std::move(meminfo)),
+                 load =
+                     std::make_shared<UniqueFd>(std::move(loadavg))]() -> Result<HostBudget::Free> {
     char head[512];
-    HostBudget::Free free;
-    free.memory_bytes = MeminfoBytes(ReadHead(memory->get(), head), "MemAvailable:");
-    const uint64_t tasks = TasksOf(ReadHead(load->get(), head));
-    free.pids = tasks < pid_max ? pid_max - tasks : 0;
-    return free;
+    const auto available = MeminfoBytes(ReadHead(memory->get(), head), "MemAvailable:");
+    if (!available) return Fail(Unreadable("/proc/meminfo"));
+    const auto tasks = TasksOf(ReadHead(load->get(), head));
+    if (!tasks) return Fail(Unreadable("/proc/loadavg"));
+    return HostBudget::Free{.memory_bytes = *available,
+                            .pids = pid_max - std::min(pid_max, *tasks)};
   };
   return budget;
 }
@@ -200,7 +204,10 @@ Status CheckBudget(const HostBudget& budget, const Held& held, const Spec& spec)
                           std::to_string(budget.pids_budget) +
                           " (kernel.pid_max and runtime.overcommit); delete some"));
   }
-  const HostBudget::Free free = budget.free ? budget.free() : HostBudget::Free();
+  HostBudget::Free free;
+  if (budget.free) {
+    ATOLL_ASSIGN(free, budget.free());
+  }
   if (free.memory_bytes < budget.memory_reserve) {
     return Fail(Exhausted("this host has only " + Mib(free.memory_bytes) + " of memory left, and " +
                           Mib(budget.memory_reserve) + " are kept free; delete some sandboxes"));

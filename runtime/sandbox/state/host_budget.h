@@ -37,12 +37,13 @@ struct HostBudget {
     uint64_t memory_bytes = UINT64_MAX;  // available without swapping
     uint64_t pids = UINT64_MAX;
   };
-  std::function<Free()> free;
+  // Fails if the kernel does not tell; nothing is admitted then.
+  std::function<Result<Free>()> free;
 };
 
 // Returns the budget of this host. `overcommit`: the factor over the host's resources; 0 turns the
-// sums off.
-HostBudget BudgetOfHost(double overcommit);
+// sums off. Fails if the kernel does not tell what the host has.
+Result<HostBudget> BudgetOfHost(double overcommit);
 
 // Takes `count` such sandboxes out of the budget, for machines that are booted ahead.
 void KeepFor(const Spec& member, uint32_t count, HostBudget* budget);

@@ -10,11 +10,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <iterator>
 #include <optional>
 
+#include "cgroup/keyed_number.h"
 #include "runtime/base/sys.h"
 #include "runtime/spawner/memory/dm_crypt.h"
 #include "runtime/spawner/memory/zram.h"
@@ -99,7 +99,7 @@ Status RemoveRecordFile(const std::string& run_dir) {
 // path is as the process that turned it on saw it. When the mount namespace of that process has
 // gone, as with a container, it is "/zram1". The last component of a device's path tells which it
 // is.
-std::optional<SwapUse> FindSwap(std::string_view swaps, std::string_view device) {
+Result<std::optional<SwapUse>> FindSwap(std::string_view swaps, std::string_view device) {
   while (!swaps.empty()) {
     std::string_view line = swaps.substr(0, swaps.find('\n'));
     swaps.remove_prefix(std::min(line.size() + 1, swaps.size()));
@@ -111,14 +111,13 @@ std::optional<SwapUse> FindSwap(std::string_view swaps, std::string_view device)
       line.remove_prefix(word.size());
     }
     if (words[1] != kDevice || NameOf(words[0]) != NameOf(device)) continue;
-    SwapUse use{.on = true, .bytes = 0, .used_bytes = 0};
-    std::from_chars(words[2].data(), words[2].data() + words[2].size(), use.bytes);
-    std::from_chars(words[3].data(), words[3].data() + words[3].size(), use.used_bytes);
-    use.bytes *= 1024;
-    use.used_bytes *= 1024;
-    return use;
+    const auto size = cgroup::LeadingNumber(words[2]), used = cgroup::LeadingNumber(words[3]);
+    if (!size || !used) {
+      return Fail(Code::kInternal, "/proc/swaps does not tell the use of " + std::string(device));
+    }
+    return SwapUse{.on = true, .bytes = *size * 1024, .used_bytes = *used * 1024};
   }
-  return std::nullopt;
+  return std::optional<SwapUse>();
 }
 
 Result<std::optional<SwapUse>> UseOf(const std::string& device) {
@@ -209,10 +208,10 @@ Status TakeDown(const SwapPlace& place, const std::optional<AreaRecord>& record)
       return FailSys("swapoff " + record->device);
     }
     if (record->device.starts_with(kZramPrefix) && IsOurs(*record)) {
-      uint32_t number = 0;
-      const std::string_view text = std::string_view(record->device).substr(strlen(kZramPrefix));
-      std::from_chars(text.data(), text.data() + text.size(), number);
-      ATOLL_TRY(RemoveZram(number));
+      const auto number =
+          cgroup::LeadingNumber(std::string_view(record->device).substr(strlen(kZramPrefix)));
+      if (!number) return Fail(Code::kInternal, record->device + " is no zram device");
+      ATOLL_TRY(RemoveZram(static_cast<uint32_t>(*number)));
     }
   }
   ATOLL_TRY(RemoveDmCrypt(DmName(place.instance)));

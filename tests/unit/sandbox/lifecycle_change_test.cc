@@ -314,7 +314,11 @@ TEST_F(ChangeTest, NoMoreIsPromisedThanTheHostHas) {
   config.budget.memory_budget = 1536 << 20;
   config.budget.pids_budget = 1300;
   HostBudget::Free free{.memory_bytes = 1 << 30, .pids = 1000};
-  config.budget.free = [&] { return free; };
+  bool told = true;
+  config.budget.free = [&]() -> Result<HostBudget::Free> {
+    if (!told) return Fail(Code::kInternal, "the kernel does not tell");
+    return free;
+  };
   config.budget.memory_reserve = 100 << 20;
   config.budget.pids_reserve = 100;
   Boot({});
@@ -337,6 +341,9 @@ TEST_F(ChangeTest, NoMoreIsPromisedThanTheHostHas) {
   free = {.memory_bytes = 100 << 20, .pids = 99};
   EXPECT_EQ(Create(wanted)->result.error().code(), Code::kResourceExhausted);
   free.pids = 100;
+  told = false;
+  EXPECT_EQ(Create(wanted)->result.error().code(), Code::kInternal);
+  told = true;
   CreateRunning(wanted);
   config.budget = {.sandboxes = 1};
   Boot({});
