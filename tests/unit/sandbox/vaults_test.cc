@@ -107,22 +107,24 @@ TEST_F(VaultsTest, AreInForceWhenTheirProcessIsReady) {
 }
 
 TEST_F(VaultsTest, WithoutTheirProcessThereAreNone) {
-  // A spawner that refuses, a process that ends at once, and one that is never ready.
-  for (int how = 0; how < 3; ++how) {
+  // A spawner that refuses, a process that ends at once, one that is never ready, and no spawner.
+  for (int how = 0; how < 4; ++how) {
     Vaults vaults(loop_, network_, spawner_, "/dev/null");
     std::vector<Status> set;
     vaults.Set(sandbox_, VaultFor("a.example"),
                [&](const Status& status) { set.push_back(status); });
     auto [asked, answer] = std::move(spawner_.interceptors.at(0));
     spawner_.interceptors.clear();
-    if (how < 2) asked.line.reset();
+    if (how != 2) asked.line.reset();
     loop_.Poll();
     EXPECT_TRUE(set.empty()) << "the spawner's answer says why";
     if (how == 0) answer(Fail(Code::kFailedPrecondition, "no sandbox"));
-    if (how != 0) answer(wire::Interceptor{*sys::Open("/dev/null", O_RDONLY)});
+    if (how == 3) answer(Fail(Code::kUnavailable, "no spawner"));
+    if (how == 1 || how == 2) answer(wire::Interceptor{*sys::Open("/dev/null", O_RDONLY)});
     if (how == 2) loop_.Pass(30'000'000);
     ASSERT_EQ(set.size(), 1U) << how;
-    EXPECT_EQ(set[0].error().code(), Code::kUnavailable);
+    EXPECT_EQ(set[0].error().code(), how == 3 ? Code::kUnavailable : Code::kFailedPrecondition)
+        << "only the next spawner is worth a wait";
     EXPECT_EQ(set[0].error().message().ends_with("no sandbox"), how == 0);
     EXPECT_EQ(At(1), nullptr);
     EXPECT_EQ(vaults.Find("s"), nullptr);
