@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -369,6 +370,29 @@ struct MakeSession {
        self.connections);
   }
 };
+
+// Returns the request that an execd's stands for. `what`: a Make, MakePlain or MakeMapped of
+// SessionRequest.
+template <typename What>
+MakeSession MakeSessionOf(std::string id, What what) {
+  MakeSession make{.id = std::move(id),
+                   .spec = std::move(what.spec),
+                   .terms = {},
+                   .tell_uppers = false,
+                   .mapped = false,
+                   .user = {},
+                   .control = std::move(what.control),
+                   .connections = std::move(what.connections)};
+  if constexpr (requires { what.terms; }) {
+    make.terms = what.terms;
+    make.tell_uppers = true;
+  }
+  if constexpr (requires { what.user; }) {
+    make.mapped = true;
+    make.user = what.user;
+  }
+  return make;
+}
 
 // Ends a session. Answered when its processes and group are gone and the removal of its files has
 // begun. An unknown session is not an error.

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "cgroup/limits.h"
+#include "runtime/base/disk_full.h"
 #include "runtime/wire/volume.h"
 
 namespace atl::wire {
@@ -60,6 +61,17 @@ Status CheckForm(const SessionUser& user) {
     return Fail(Code::kInvalidArgument, "session: " + std::to_string(id) + " is not an id");
   }
   return {};
+}
+
+SessionReply ReplyOf(const Status& outcome) {
+  SessionReply reply{.done = outcome.has_value(), .message = {}};
+  if (outcome) return reply;
+  reply.code = outcome.error().code();
+  if (reply.code == Code::kResourceExhausted && !IsDiskFull(outcome.error())) {
+    reply.code = Code::kUnavailable;
+  }
+  reply.message = outcome.error().message().substr(0, kMaxSessionReply / 2);
+  return reply;
 }
 
 }  // namespace atl::wire

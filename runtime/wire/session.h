@@ -149,7 +149,12 @@ struct SessionRequest {
       io(self.number);
     }
   };
-  std::variant<Make, End, MakePlain, MakeMapped> what;
+  // Forgets what is cached of the sandbox's files. In a virtual machine these are remote to the
+  // guest's kernel: an overlay on a file that a commit has replaced answers ESTALE until then.
+  struct Forget {
+    static constexpr uint8_t kType = 5;
+  };
+  std::variant<Make, End, MakePlain, MakeMapped, Forget> what;
 
   template <typename Self, typename Io>
   static void Fields(Self& self, Io& io) {
@@ -171,6 +176,9 @@ struct SessionReply {
     io(self.message);
   }
 };
+
+// Returns execd's answer to a request with this outcome.
+SessionReply ReplyOf(const Status& outcome);
 
 // The upper directories of the session's overlays on disk (kOverlay), in the order of the request:
 // directories that are readable and not writable. Sent by the maker of the session before anything

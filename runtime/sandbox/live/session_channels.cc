@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "runtime/base/descriptors.h"
-#include "runtime/base/disk_full.h"
 #include "runtime/base/log.h"
 #include "runtime/base/sys.h"
 #include "runtime/launch/spawner_client.h"
@@ -97,36 +96,19 @@ void SessionChannels::Ask(const ChannelPtr& channel, wire::SessionRequest reques
   std::visit(
       [&](auto& what) {
         if constexpr (requires { what.spec; }) {
-          wire::MakeSession make{.id = channel->id,
-                                 .spec = std::move(what.spec),
-                                 .control = std::move(what.control),
-                                 .connections = std::move(what.connections)};
-          if constexpr (requires { what.terms; }) {
-            make.terms = what.terms;
-            make.tell_uppers = true;
-          }
-          if constexpr (requires { what.user; }) {
-            make.mapped = true;
-            make.user = what.user;
-          }
-          spawner_.Ask(std::move(make), answer);
-        } else {
+          spawner_.Ask(wire::MakeSessionOf(channel->id, std::move(what)), answer);
+        } else if constexpr (requires { what.number; }) {
           spawner_.Ask(wire::EndSession{.id = channel->id, .number = what.number}, answer);
+        } else {
+          // The files of a sandbox of namespaces are local. Posted, because the caller reads on.
+          loop_.Post([answer] { answer({}); });
         }
       },
       request.what);
 }
 
 void SessionChannels::Answer(const ChannelPtr& channel, const Status& status) {
-  wire::SessionReply reply{.done = status.has_value(), .message = {}};
-  if (!status) {
-    reply.code = status.error().code();
-    if (reply.code == Code::kResourceExhausted && !IsDiskFull(status.error())) {
-      reply.code = Code::kUnavailable;
-    }
-    reply.message = status.error().message().substr(0, wire::kMaxSessionReply / 2);
-  }
-  const std::string frame = wire::Frame(wire::EncodeFields(reply));
+  const std::string frame = wire::Frame(wire::EncodeFields(wire::ReplyOf(status)));
   // execd reads each answer before it sends its next request, so the socket has room. Without room
   // the sandbox misbehaves, and its channel is closed.
   const ssize_t n =

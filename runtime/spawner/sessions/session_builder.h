@@ -12,10 +12,6 @@
 
 namespace atl::spawner {
 
-// Returns the session's cgroup, below the sandbox's own run/, so that the sandbox's limits, freezer
-// and end hold for the session too.
-std::string SessionGroup(uint32_t slot, uint32_t number);
-
 // Call in a process of its own: a frozen sandbox holds it up, and a sandbox that is out of memory
 // takes it along. `sandbox`: a pidfd of the sandbox's process 1, `pid`: its number. The caller
 // itself ends here; the process that returns, and the session's first process, are children of the

@@ -235,7 +235,7 @@ Result<UniqueFd> MountOwnProc(const SessionMounts& mounts) {
     ATOLL_TRY(SetNetworkDefaults(sysctls.get()));
     ATOLL_TRY(RaiseLoopback());
   }
-  ATOLL_TRY(MaskProc((std::string(kStaging) + "/empty").c_str()));
+  ATOLL_TRY(MaskProc((std::string(kStaging) + "/empty").c_str(), mounts.base));
   return sysctls;
 }
 

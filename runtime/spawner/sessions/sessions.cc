@@ -1,21 +1,19 @@
 #include "runtime/spawner/sessions/sessions.h"
 
 #include <fcntl.h>
-#include <limits.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/sys.h"
 #include "runtime/spawner/kernel/worker.h"
-#include "runtime/spawner/sessions/session_builder.h"
+#include "runtime/spawner/sessions/session_start.h"
 #include "runtime/spawner/slot/slots.h"
 #include "runtime/wire/reply.h"
 
@@ -25,8 +23,6 @@ namespace {
 // Limit for all sandboxes together, because each build uses a process of the spawner for as long as
 // its sandbox is frozen. One sandbox has one build at a time.
 constexpr size_t kBuildsAtOnce = 16;
-constexpr size_t kMaxBuildReport = PIPE_BUF;
-constexpr char kBuilt[] = "+";
 // Killed processes mostly leave their group within microseconds.
 constexpr int64_t kFirstEndLookUs = 200;
 constexpr int64_t kSlowestLookUs = 20 * 1000;
@@ -58,13 +54,7 @@ void Sessions::Make(wire::MakeSession message, Done done) {
   const auto pid = StartWorker({.name = "atoll-session"}, keep, [&] {
     const Status built =
         (*tier)->MakeSession(living->slot, living->pidfd.get(), living->pid, message);
-    std::string text = kBuilt;
-    if (!built) {
-      Error error(built.error().code(), built.error().message().substr(0, kMaxBuildReport / 2),
-                  built.error().error_number());
-      text = wire::EncodeFields(wire::Failed::Of(error));
-    }
-    [[maybe_unused]] const Status told = sys::WriteAll(report->write.get(), text);
+    [[maybe_unused]] const Status told = sys::WriteAll(report->write.get(), EncodeOutcome(built));
   });
   if (!pid) return done(Fail(pid.error()));
   ::fcntl(report->read.get(), F_SETFL, O_NONBLOCK);
@@ -72,7 +62,7 @@ void Sessions::Make(wire::MakeSession message, Done done) {
   const auto watch =
       loop_.Watch(report->read.get(), EPOLLIN, [this, build](uint32_t) { OnReport(build); });
   ATOLL_CHECK(watch.has_value());
-  const std::string group = SessionGroup(living->slot, message.spec.number);
+  const std::string group = SessionGroup(SlotGroup(living->slot), message.spec.number);
   builds_[build] =
       Build{living->slot, *pid, group, std::move(report->read), *watch, std::move(done)};
   // A build that is held up, by its sandbox or by somebody on the host, would keep its place for
@@ -107,20 +97,16 @@ void Sessions::OnReport(uint64_t number) {
   builds_.erase(found);
   loop_.Unwatch(build.watch);
   // A report comes in one piece. A builder that reports nothing was killed.
-  char piece[kMaxBuildReport];
+  char piece[kMaxSessionReport];
   const ssize_t n = TEMP_FAILURE_RETRY(::read(build.report.get(), piece, sizeof piece));
-  const std::string_view text(piece, static_cast<size_t>(std::max<ssize_t>(n, 0)));
-  wire::Failed failed{.code = Code::kInternal, .message = "the session's builder died"};
-  if (text == kBuilt) return build.done({});
-  [[maybe_unused]] const bool told = wire::DecodeFields(std::string(text), &failed);
-  build.done(Fail(failed.error()));
+  build.done(DecodeOutcome(std::string(piece, static_cast<size_t>(std::max<ssize_t>(n, 0)))));
 }
 
 void Sessions::End(const std::string& id, uint32_t number, Done done) {
   const auto living = sandboxes_.Living(id);
   // The sessions of a sandbox end with it.
   if (!living) return done({});
-  const Status killed = host_.cgroups.Kill(SessionGroup(living->slot, number));
+  const Status killed = host_.cgroups.Kill(SessionGroup(SlotGroup(living->slot), number));
   if (!killed && killed.error().error_number() != ENOENT) return done(killed);
   AwaitEnd(id, living->slot, number, SystemClock().BootMicros(), kFirstEndLookUs, done);
 }
@@ -140,7 +126,7 @@ void Sessions::AwaitEnd(const std::string& id, uint32_t slot, uint32_t number, i
 }
 
 Status Sessions::Remove(uint32_t slot, uint32_t number) {
-  ATOLL_TRY(host_.cgroups.RemoveNested(SessionGroup(slot, number)));
+  ATOLL_TRY(host_.cgroups.RemoveNested(SessionGroup(SlotGroup(slot), number)));
   // The discarded directory's name belongs to the slot, so that no other sandbox gets the slot
   // before everything is gone. It is not the slot's bare name, whose disk limit the janitor
   // removes.

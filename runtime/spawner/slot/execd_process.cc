@@ -106,11 +106,11 @@ Status LimitProcess(uint64_t nofile) {
   return {};
 }
 
-Result<int> PlaceDescriptors(const Host& host, const ExecdDescriptors& from) {
+Result<int> PlaceDescriptors(const ExecdDescriptors& from) {
   const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   if (!null) return FailSys("open /dev/null");
   std::vector<DescriptorMove> moves = {
-      {host.execd.get(), kKeptAbove},
+      {from.program, kKeptAbove},
       {null.get(), 0},
       {null.get(), 1},
       {null.get(), 2},

@@ -9,7 +9,6 @@
 
 #include "runtime/base/result.h"
 #include "runtime/base/unique_fd.h"
-#include "runtime/spawner/host/host.h"
 
 namespace atl::spawner {
 
@@ -33,6 +32,7 @@ Result<UniqueFd> EnterUserNamespace(int user_namespace, uint64_t pass, int sysct
 
 // All borrowed. PlaceDescriptors puts them on the numbers of wire/start.h.
 struct ExecdDescriptors {
+  int program = -1;  // execd's file
   int gate = -1;
   int control = -1;
   int listener = -1;
@@ -43,7 +43,7 @@ struct ExecdDescriptors {
 };
 // Places the descriptors; all others close at execve. First lifts the sources above the targets, so
 // that no target overwrites a source. Returns the program of execd.
-Result<int> PlaceDescriptors(const Host& host, const ExecdDescriptors& from);
+Result<int> PlaceDescriptors(const ExecdDescriptors& from);
 // Executes a slot's or session's first program as `name`, with one flag, or none if `option` is
 // null. Does not return if it succeeds. `program`: borrowed.
 void ExecuteFirst(int program, const char* name, const char* option);

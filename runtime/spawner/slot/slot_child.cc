@@ -60,8 +60,8 @@ Status SetProcessLimits(SlotState&) {
 
 namespace {
 
-Status MaskProcOfSlot(SlotState&) {
-  ATOLL_TRY(MaskProc("/empty"));
+Status MaskProcOfSlot(SlotState& state) {
+  ATOLL_TRY(MaskProc("/empty", state.input.base));
   return CoverDescriptors("/streams");
 }
 
@@ -94,13 +94,14 @@ constexpr SlotStep kSteps[] = {
 
 Result<int> PlaceForExecd(const SlotState& state) {
   const SlotChildInput& input = state.input;
-  return PlaceDescriptors(*input.host, {.gate = input.gate,
-                                        .control = input.control,
-                                        .listener = input.listener,
-                                        .commands = input.commands,
-                                        .score = state.score.get(),
-                                        .command_tasks = input.command_tasks,
-                                        .accounts = input.accounts});
+  return PlaceDescriptors({.program = input.host->execd.get(),
+                           .gate = input.gate,
+                           .control = input.control,
+                           .listener = input.listener,
+                           .commands = input.commands,
+                           .score = state.score.get(),
+                           .command_tasks = input.command_tasks,
+                           .accounts = input.accounts});
 }
 
 struct Start {

@@ -60,7 +60,7 @@ Status SetNetworkDefaults(int sysctls) {
   return {};
 }
 
-Status MaskProc(const char* empty_directory) {
+Status MaskProc(const char* empty_directory, uid_t owner) {
   ATOLL_ASSIGN(const UniqueFd proc, sys::Open("/proc", O_PATH | O_DIRECTORY));
   // The source of every mask is the slot's own /dev, which no image has touched. It is checked all
   // the same (CVE-2025-31133).
@@ -77,7 +77,7 @@ Status MaskProc(const char* empty_directory) {
     if (::fstat(target->get(), &info) != 0) return FailSys(std::string("fstat ") + path);
     // A file that is closed to others is closed to every id of the sandbox. Its owner, the host's
     // root, is none of them, and capabilities reach no file of an owner outside the user namespace.
-    if ((info.st_mode & S_IRWXO) == 0) return {};
+    if ((info.st_mode & S_IRWXO) == 0 && info.st_uid != owner) return {};
     if (S_ISDIR(info.st_mode)) {
       ATOLL_ASSIGN(const UniqueFd cover, CloneMount(empty.get(), "", false));
       return Attach(cover.get(), target->get(), path);
@@ -86,6 +86,11 @@ Status MaskProc(const char* empty_directory) {
     return Attach(cover.get(), target->get(), path);
   };
   for (const char* path : kMaskedInProc) ATOLL_TRY(mask(proc.get(), path));
+  // The sandbox's root in a virtual machine is the kernel's own, which may list the descriptors of
+  // process 1.
+  if (owner == 0) {
+    for (const char* path : {"1/task", "1/fd"}) ATOLL_TRY(mask(proc.get(), path));
+  }
 
   // Everything below /proc/sys belongs to the host or the namespaces. So it is read-only, on top of
   // the kernel's own checks (release_agent, core_pattern, binfmt_misc).

@@ -10,9 +10,9 @@ Status MountProc();
 // Sets the defaults of the caller's network namespace. `sysctls`: /proc/sys, not yet read-only.
 Status SetNetworkDefaults(int sysctls);
 // Hides or makes read-only what OCI runtimes do in /proc; for /sys see slot_mounts.cc. Files that
-// are closed to others anyway stay as they are, because their owner is no id of the sandbox.
-// `empty_directory`: a mount that covers directories.
-Status MaskProc(const char* empty_directory);
+// are closed to others anyway stay as they are, unless they belong to `owner`, the root of
+// the sandbox. `empty_directory`: a mount that covers directories.
+Status MaskProc(const char* empty_directory, uid_t owner);
 
 // Mounts `streams` over /proc/1/fd, because /proc shows nothing of execd. The standard streams of
 // the sandbox's program are found there (`> /proc/1/fd/1`).

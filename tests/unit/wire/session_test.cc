@@ -88,18 +88,19 @@ TEST(WireSession, FormIsChecked) {
 
 // The daemon reads either a complete request of execd's with its two sockets, or nothing.
 TEST(WireSession, RequestsComeWithTheirDescriptorsOrNotAtAll) {
-  SessionRequest make, mapped, plain, end;
+  SessionRequest make, mapped, plain, end, forget;
   make.what = SessionRequest::Make{.spec = GoodSession()};
   // Requests of a sandbox from before there were terms.
   plain.what = SessionRequest::MakePlain{.spec = GoodSession()};
   mapped.what = SessionRequest::MakeMapped{.spec = GoodSession()};
   end.what = SessionRequest::End{.number = 3};
+  forget.what = SessionRequest::Forget{};
   for (size_t count = 0; count < 4; ++count) {
-    for (const SessionRequest* request : {&make, &mapped, &plain, &end}) {
+    for (const SessionRequest* request : {&make, &mapped, &plain, &end, &forget}) {
       std::vector<UniqueFd> descriptors(count);
       SessionRequest read;
-      EXPECT_EQ(DecodeFields(EncodeFields(*request), &read, descriptors),
-                count == (request == &end ? 0U : 2U));
+      const size_t wanted = request == &end || request == &forget ? 0 : 2;
+      EXPECT_EQ(DecodeFields(EncodeFields(*request), &read, descriptors), count == wanted);
     }
   }
 }
