@@ -32,6 +32,8 @@ class Execd {
 
   // Sets up what does not need the start message. Call once, before Start.
   Status Prepare();
+  // Gives execd a line of its own for isolated sessions (isolated/line.h). Call before Start.
+  void UseSessionLine(UniqueFd line) { isolated_.UseLine(std::move(line)); }
   // Starts the sandbox. Makes the image trust the certificate authority of the message, if it has
   // one; serves the exec API; runs the hook before the entrypoint, if there is one; starts the
   // entrypoint if the hook has succeeded. Calls `started` once with the result. After an error

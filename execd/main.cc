@@ -95,6 +95,11 @@ bool IsRegular(int fd) {
   return ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
 }
 
+bool IsSocket(int fd) {
+  struct stat info;
+  return ::fstat(fd, &info) == 0 && S_ISSOCK(info.st_mode);
+}
+
 std::vector<int> TasksFds() {
   std::vector<int> fds;
   for (int i = 0; i < wire::kExecdMaxTasksFds; ++i) {
@@ -213,6 +218,7 @@ int Run(const Options& options) {
   const std::vector<int> tasks_fds = TasksFds();
   const Accounts accounts = Accounts::Inherited();
   const int score_fd = IsRegular(wire::kExecdScoreFd) ? wire::kExecdScoreFd : -1;
+  const bool own_line = options.vsock_port != 0 && IsSocket(wire::kExecdSessionsFd);
   auto loop = EventLoop::Create();
   UniqueFd signals(::signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!loop || !signals) return kCannotStart;
@@ -225,6 +231,7 @@ int Run(const Options& options) {
     LogLine(LogLevel::kError, "cannot start").Add(prepared.error());
     return kCannotStart;
   }
+  if (own_line) daemon.UseSessionLine(UniqueFd(wire::kExecdSessionsFd));
   // Not in a session, because a client waits for the start of a session.
   if (options.session == 0) {
     core.leaves.Prepare(2);

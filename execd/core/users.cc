@@ -288,6 +288,9 @@ void GiveFileIdsBack() {
 }  // namespace
 
 bool CanBe(const Identity& identity) {
+  // A process in a virtual machine may have a higher id, but no file there has one.
+  constexpr uid_t kLastId = 65535;
+  if (identity.uid > kLastId || identity.gid > kLastId) return false;
   const bool can = TakeFileIds(identity.uid, identity.gid);
   GiveFileIdsBack();
   return can;

@@ -105,10 +105,14 @@ class FileCopy {
 
 class Commit : public std::enable_shared_from_this<Commit> {
  public:
-  Commit(std::shared_ptr<Exchange> exchange, std::shared_ptr<KeptOverlays> overlays, Actor actor)
-      : exchange_(std::move(exchange)), overlays_(std::move(overlays)), actor_(std::move(actor)) {}
+  Commit(std::shared_ptr<Exchange> exchange, std::shared_ptr<KeptOverlays> overlays, Actor actor,
+         Settle settle)
+      : exchange_(std::move(exchange)),
+        overlays_(std::move(overlays)),
+        actor_(std::move(actor)),
+        settle_(std::move(settle)) {}
 
-  // Works for some milliseconds. Returns false once the request is answered.
+  // Works for some milliseconds. Returns false once everything is done.
   bool Work() {
     const FileIdentity as(*actor_);
     const int64_t end = MonotonicMicros() + kSliceUs;
@@ -118,7 +122,9 @@ class Commit : public std::enable_shared_from_this<Commit> {
       const Status sealed = Seal();
       // Destroyed here, while the identity is still the right one.
       copy_.reset();
-      Answer(more ? sealed : Fail(more.error()));
+      settle_([self = shared_from_this(), done = more ? sealed : Fail(more.error())] {
+        self->Answer(done);
+      });
       return false;
     } while (MonotonicMicros() < end);
     return true;
@@ -287,6 +293,7 @@ class Commit : public std::enable_shared_from_this<Commit> {
   const std::shared_ptr<Exchange> exchange_;
   const std::shared_ptr<KeptOverlays> overlays_;
   const Actor actor_;
+  const Settle settle_;
   size_t at_ = 0;
   std::optional<SessionChanges> changes_;
   SessionChange change_;
@@ -300,11 +307,12 @@ class Commit : public std::enable_shared_from_this<Commit> {
 }  // namespace
 
 void CommitSession(EventLoop* loop, const std::shared_ptr<Exchange>& exchange,
-                   std::shared_ptr<KeptOverlays> overlays, Actor actor) {
+                   std::shared_ptr<KeptOverlays> overlays, Actor actor, Settle settle) {
   if (std::exchange(overlays->committing, true)) {
     return exchange->RespondError(503, "SERVICE_UNAVAILABLE", "a commit is under way");
   }
-  auto commit = std::make_shared<Commit>(exchange, std::move(overlays), std::move(actor));
+  auto commit =
+      std::make_shared<Commit>(exchange, std::move(overlays), std::move(actor), std::move(settle));
   if (commit->Work()) loop->Slice([commit] { return commit->Work(); });
 }
 

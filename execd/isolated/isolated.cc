@@ -93,10 +93,10 @@ void RespondFailed(const std::shared_ptr<Exchange>& exchange, const Error& error
   }
 }
 
-// The spawner makes sessions, and it can enter a sandbox of namespaces alone.
+// The kernel of gVisor lacks what a session is made of.
 constexpr const char kNoSpawner[] =
-    "sandboxes with isolation gvisor or microvm have no isolated sessions; create this one with "
-    "isolation namespace";
+    "sandboxes with isolation gvisor have no isolated sessions; create this one with isolation "
+    "namespace or microvm";
 
 void RespondNothingKept(const std::shared_ptr<Exchange>& exchange) {
   exchange->RespondError(400, "RUNTIME_ERROR",
@@ -105,8 +105,13 @@ void RespondNothingKept(const std::shared_ptr<Exchange>& exchange) {
 
 }  // namespace
 
+void Isolated::UseLine(UniqueFd line) {
+  own_line_ = true;
+  line_.Connect(std::move(line), "");
+}
+
 void Isolated::AddRoutes(Router* router, bool available) {
-  available_ = available;
+  available_ = available || own_line_;
   const auto add = [this, router](const char* method, const std::string& path,
                                   void (Isolated::*handle)(ExchangePtr)) {
     router->Add(method, "/v1/isolated" + path, [this, handle](ExchangePtr x) {
@@ -158,7 +163,7 @@ void Isolated::Capabilities(const std::shared_ptr<Exchange>& exchange) const {
 
 // A daemon connects, the first or a later one. The connection becomes the line.
 void Isolated::TakeLine(const std::shared_ptr<Exchange>& exchange) {
-  if (!exchange->head().Find(wire::kInternalHeader)) {
+  if (own_line_ || !exchange->head().Find(wire::kInternalHeader)) {
     return exchange->RespondText(404, "404 page not found");
   }
   // Posted, because TakeSocket destroys the calling connection.
@@ -542,8 +547,14 @@ void Isolated::Commit(const std::shared_ptr<Exchange>& exchange) {
   const SessionPtr session = Find(exchange);
   if (!session) return;
   if (!session->kept) return RespondNothingKept(exchange);
+  const auto settle = [this](std::function<void()> answer) {
+    if (!own_line_) return answer();
+    wire::SessionRequest forget;
+    forget.what = wire::SessionRequest::Forget{};
+    line_.Ask(std::move(forget), [answer = std::move(answer)](const Status&) { answer(); });
+  };
   CommitSession(&core_.loop, exchange, session->kept,
-                std::make_shared<const Identity>(IdentityOf(*session)));
+                std::make_shared<const Identity>(IdentityOf(*session)), settle);
 }
 
 void Isolated::PassOn(const std::shared_ptr<Exchange>& exchange) {

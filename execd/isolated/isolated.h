@@ -27,6 +27,8 @@ class Isolated {
   Isolated(const Isolated&) = delete;
   Isolated& operator=(const Isolated&) = delete;
 
+  // Takes a connection to the machine's process 1, which creates sessions in a virtual machine.
+  void UseLine(UniqueFd line);
   // `available`: the daemon has a spawner that can create sessions.
   void AddRoutes(Router* router, bool available);
 
@@ -85,6 +87,7 @@ class Isolated {
   Core& core_;
   SessionLine line_;
   bool available_ = false;
+  bool own_line_ = false;  // no daemon's
   std::map<std::string, SessionPtr> sessions_;
   std::map<uint32_t, SessionPtr> coming_;  // sessions being created, by number
   uint32_t taken_ = 0;                     // bit set of numbers in use

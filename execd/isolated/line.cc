@@ -26,7 +26,7 @@ void SessionLine::Connect(UniqueFd socket, const std::string& first) {
   socket_ = std::move(socket);
   watch_ = *watch;
   frames_ = wire::Frames(wire::kMaxSessionReply);
-  [[maybe_unused]] const Status sent = sys::SendMessage(socket_.get(), first);
+  if (!first.empty()) (void)sys::SendMessage(socket_.get(), first);
   SendNext();
 }
 

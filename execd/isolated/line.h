@@ -1,5 +1,6 @@
-// The connection to the daemon that creates and ends isolated sessions (runtime/wire/session.h).
-// The daemon opens it when a client's request may need it, and again after a restart of the daemon.
+// The connection to whoever creates and ends isolated sessions (runtime/wire/session.h). The daemon
+// opens it when a client's request may need it, and again after a restart of the daemon. In a
+// virtual machine it leads to the machine's process 1, from the start.
 //
 // Thread rule: the event loop's thread.
 #pragma once

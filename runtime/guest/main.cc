@@ -5,22 +5,26 @@
 #include <sys/mount.h>
 #include <sys/reboot.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <string>
+#include <utility>
 #include <variant>
 
 #include "runtime/base/log.h"
 #include "runtime/base/standard_streams.h"
 #include "runtime/base/sys.h"
 #include "runtime/guest/channel.h"
+#include "runtime/guest/groups.h"
 #include "runtime/guest/known_files.h"
 #include "runtime/guest/modules.h"
 #include "runtime/guest/network.h"
 #include "runtime/guest/sandbox.h"
+#include "runtime/guest/sessions.h"
 #include "runtime/guest/shares.h"
 #include "runtime/spawner/slot/slot_proc.h"
 #include "runtime/wire/vm.h"
@@ -113,7 +117,10 @@ Result<uint32_t> RunSandbox(Channel& channel, int signals) {
   if (go == nullptr) return Fail(Code::kInvalidArgument, "the first message is no Go");
   ATOLL_ASSIGN(const Shares shares, Shares::Mount(*go));
   ATOLL_TRY(SetUpNetwork(*go));
-  ATOLL_ASSIGN(const pid_t execd, StartSandbox(*go));
+  ATOLL_ASSIGN(const Groups groups, MakeGroups(go->pids));
+  ATOLL_ASSIGN(sys::SocketPair line, sys::UnixPair(SOCK_STREAM));
+  ATOLL_ASSIGN(const pid_t execd, StartSandbox(*go, groups, std::move(line.a)));
+  ATOLL_TRY(StartSessions(*go, groups.tree, std::move(line.b), execd));
   ATOLL_ASSIGN(const uint32_t code, Service(channel, shares, signals, execd).Run());
   (void)shares.Sync();
   return code;

@@ -31,9 +31,7 @@ using spawner::kNoSuidDevExec;
 using spawner::NewMount;
 using spawner::SetMountAttributes;
 
-constexpr gid_t kTty = 5;              // the group in Debian, Alpine and Fedora alike
-constexpr char kGroups[] = "/groups";  // a directory in the initramfs
-constexpr char kGroup[] = "sandbox";
+constexpr gid_t kTty = 5;  // the group in Debian, Alpine and Fedora alike
 
 Status MountAt(int dir, const char* name, const char* type, const spawner::MountOptions& options,
                uint64_t attributes) {
@@ -41,30 +39,6 @@ Status MountAt(int dir, const char* name, const char* type, const spawner::Mount
                sys::OpenBeneath(dir, name, O_PATH | O_DIRECTORY | O_NOFOLLOW));
   ATOLL_ASSIGN(const UniqueFd mount, NewMount(type, options, attributes));
   return Attach(mount.get(), target.get(), name);
-}
-
-// The groups of a sandbox on a v2 host (cgroup/tree.h): sandbox/ is the root of the cgroup
-// namespace, sandbox/execd has process 1 alone, and commands have leaves in sandbox/run. Returns
-// sandbox/run.
-Result<UniqueFd> EnterGroups(uint64_t pids) {
-  if (::mkdir(kGroups, 0755) != 0) return FailSys(std::string("mkdir ") + kGroups);
-  ATOLL_ASSIGN(const UniqueFd target, sys::Open(kGroups, O_PATH | O_DIRECTORY));
-  ATOLL_ASSIGN(const UniqueFd top, NewMount("cgroup2", {}, kNoSuidDevExec));
-  ATOLL_TRY(Attach(top.get(), target.get(), kGroups));
-  ATOLL_TRY(sys::WriteFileAt(top.get(), "cgroup.subtree_control", "+memory +pids +cpu"));
-  ATOLL_TRY(sys::EnsureDirAt(top.get(), kGroup, 0755));
-  ATOLL_ASSIGN(const UniqueFd group, sys::OpenAt(top.get(), kGroup, O_RDONLY | O_DIRECTORY));
-  ATOLL_TRY(sys::WriteFileAt(group.get(), "cgroup.procs", "0"));
-  if (::unshare(CLONE_NEWCGROUP) != 0) return FailSys("unshare CLONE_NEWCGROUP");
-  for (const char* name : {"execd", "run"}) ATOLL_TRY(sys::EnsureDirAt(group.get(), name, 0755));
-  // A group with controllers for its children holds no process.
-  ATOLL_TRY(sys::WriteFileAt(group.get(), "execd/cgroup.procs", "0"));
-  ATOLL_TRY(sys::WriteFileAt(group.get(), "cgroup.subtree_control", "+memory +pids +cpu"));
-  ATOLL_TRY(sys::WriteFileAt(group.get(), "run/cgroup.subtree_control", "+memory"));
-  if (pids != 0) {
-    ATOLL_TRY(sys::WriteFileAt(group.get(), "run/pids.max", std::to_string(pids)));
-  }
-  return sys::OpenAt(group.get(), "run", O_RDONLY | O_DIRECTORY);
 }
 
 Status MountDevices(int root, uint64_t shm_bytes) {
@@ -119,24 +93,25 @@ Status EnterRoot(int root) {
 }
 
 // Puts the descriptors of wire/start.h in place. Returns the program.
-Result<int> Place(int execd, int commands, int score) {
+Result<int> Place(int execd, int sessions, int commands, int score) {
   const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   if (!null) return FailSys("open /dev/null");
   DescriptorMove moves[] = {{execd, kKeptAbove},
                             {null.get(), 0},
                             {null.get(), 1},
                             {null.get(), 2},
+                            {sessions, wire::kExecdSessionsFd},
                             {commands, wire::kExecdCgroupFd},
                             {score, wire::kExecdScoreFd}};
   ATOLL_TRY(MoveDescriptors(moves));
   return moves[0].from;
 }
 
-Result<int> Furnish(const wire::vm::Go& go, int execd) {
+Result<int> Furnish(const wire::vm::Go& go, const Groups& groups, int sessions, int execd) {
   if (::sethostname(go.hostname.data(), go.hostname.size()) != 0) return FailSys("sethostname");
   ::setsid();
   ::umask(0);
-  ATOLL_ASSIGN(const UniqueFd commands, EnterGroups(go.pids));
+  if (::setns(groups.name_space.get(), CLONE_NEWCGROUP) != 0) return FailSys("setns cgroup");
   ATOLL_ASSIGN(const UniqueFd root, sys::Open(kRootPath, O_PATH | O_DIRECTORY));
   ATOLL_TRY(MountDevices(root.get(), go.shm_bytes));
   ATOLL_TRY(MountProc(root.get()));
@@ -145,12 +120,13 @@ Result<int> Furnish(const wire::vm::Go& go, int execd) {
   ATOLL_ASSIGN(const UniqueFd score, sys::Open("/proc/self/oom_score_adj", O_WRONLY));
   ATOLL_TRY(spawner::LimitProcess(go.nofile));
   ATOLL_TRY(spawner::SetCapabilities(go.capabilities, 0));
-  return Place(execd, commands.get(), score.get());
+  return Place(execd, sessions, groups.commands.get(), score.get());
 }
 
 // Says what has failed, or nothing, because the pipe closes when execd is executed.
-[[noreturn]] void BecomeExecd(const wire::vm::Go& go, int execd, int report) {
-  const auto program = Furnish(go, execd);
+[[noreturn]] void BecomeExecd(const wire::vm::Go& go, const Groups& groups, int sessions, int execd,
+                              int report) {
+  const auto program = Furnish(go, groups, sessions, execd);
   Error error = program ? Error(Code::kInternal, "") : program.error();
   if (program) {
     const std::string port = "--vsock-port=" + std::to_string(wire::vm::kExecPort);
@@ -163,15 +139,16 @@ Result<int> Furnish(const wire::vm::Go& go, int execd) {
 
 }  // namespace
 
-Result<pid_t> StartSandbox(const wire::vm::Go& go) {
+Result<pid_t> StartSandbox(const wire::vm::Go& go, const Groups& groups, UniqueFd sessions) {
   ATOLL_ASSIGN(const UniqueFd execd, sys::Open(wire::vm::kExecdPath, O_RDONLY));
   ATOLL_ASSIGN(sys::Pipe report, sys::MakePipe());
   clone_args args{};
-  args.flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS;
+  args.flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_INTO_CGROUP;
+  args.cgroup = static_cast<uint64_t>(groups.execd.get());
   args.exit_signal = SIGCHLD;
   const auto pid = static_cast<pid_t>(::syscall(SYS_clone3, &args, sizeof args));
   if (pid < 0) return FailSys("clone3");
-  if (pid == 0) BecomeExecd(go, execd.get(), report.write.get());
+  if (pid == 0) BecomeExecd(go, groups, sessions.get(), execd.get(), report.write.get());
   report.write.reset();
   ATOLL_ASSIGN(const std::string failure, sys::ReadAll(report.read.get(), wire::vm::kMaxFailure));
   if (!failure.empty()) return Fail(Code::kInternal, failure);

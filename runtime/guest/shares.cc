@@ -93,6 +93,14 @@ Result<Shares> Shares::Mount(const wire::vm::Go& go) {
     ATOLL_ASSIGN(const UniqueFd target, sys::Open(kRootPath, O_PATH | O_DIRECTORY));
     ATOLL_TRY(Attach(root.get(), target.get(), kRootPath));
   }
+  {
+    wire::vm::Share sessions = go.root;
+    sessions.directory = go.sessions;
+    if (::mkdir(kSessionsPath, 0700) != 0) return FailSys(std::string("mkdir ") + kSessionsPath);
+    ATOLL_ASSIGN(const UniqueFd mount, devices.Mount(sessions));
+    ATOLL_ASSIGN(const UniqueFd target, sys::Open(kSessionsPath, O_PATH | O_DIRECTORY));
+    ATOLL_TRY(Attach(mount.get(), target.get(), kSessionsPath));
+  }
   ATOLL_ASSIGN(UniqueFd root, sys::Open(kRootPath, O_RDONLY | O_DIRECTORY));
   for (const wire::vm::Share& share : go.shares) {
     ATOLL_ASSIGN(const UniqueFd mount, devices.Mount(share));

@@ -12,8 +12,8 @@ namespace atl::guest {
 // Mounted shares. Movable.
 class Shares {
  public:
-  // Mounts the root at kRootPath and the other shares in it. Nothing in the root leads out of it,
-  // whatever links it has.
+  // Mounts the root at kRootPath and the other shares in it, and go.sessions at kSessionsPath.
+  // Nothing in the root leads out of it, whatever links it has.
   static Result<Shares> Mount(const wire::vm::Go& go);
 
   // Writes everything that is dirty in them to the host. Returns the first error, or 0.
@@ -23,7 +23,8 @@ class Shares {
   std::vector<UniqueFd> mounted_;
 };
 
-// The place of the root before it is moved; in the initramfs.
+// Places in the initramfs: the root before it is moved, and what isolated sessions write.
 inline constexpr const char kRootPath[] = "/sandbox";
+inline constexpr const char kSessionsPath[] = "/sessions";
 
 }  // namespace atl::guest

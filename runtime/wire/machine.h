@@ -26,10 +26,11 @@ inline constexpr const char kMachineKernel[] = "/vm/kernel";
 inline constexpr const char kMachineInitrd[] = "/vm/initrd";
 // The file servers serve these two from the boot on. What a build mounts in them appears to the
 // guest, but not what it would mount on them.
-inline constexpr const char kMachineSharedRoot[] = "/share/root";        // one child, the root
+inline constexpr const char kMachineSharedRoot[] = "/share/root";        // two children
 inline constexpr const char kMachineSharedVolumes[] = "/share/volumes";  // one for each volume
 inline constexpr const char kRootTag[] = "root";
 inline constexpr const char kRootDirectory[] = "tree";
+inline constexpr const char kSessionsDirectory[] = "sessions";
 inline constexpr const char kVolumesTag[] = "volumes";
 
 // All that must be known before a machine boots. It is in kParkedFile if the guard is to boot the

@@ -38,7 +38,10 @@ inline constexpr size_t kMaxStartStrings = 65536;
 inline constexpr int kExecdGateFd = 3;
 inline constexpr size_t kPassSize = 8;
 inline constexpr int kExecdControlFd = 4;  // the control socket
-inline constexpr int kExecdListenFd = 5;   // a listening AF_UNIX stream socket: the exec API
+// The same number in a virtual machine: a stream socket to the machine's process 1, which makes
+// isolated sessions (session.h). The control socket there is a connection of vsock.
+inline constexpr int kExecdSessionsFd = kExecdControlFd;
+inline constexpr int kExecdListenFd = 5;  // a listening AF_UNIX stream socket: the exec API
 // directory of its cgroup v2 subtree, in which it may make directories
 inline constexpr int kExecdCgroupFd = 6;
 // The first of the "tasks" files (write-only) of the v1 groups of commands; only on hybrid hosts. A

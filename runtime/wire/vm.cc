@@ -56,7 +56,7 @@ bool IsShare(const Share& share, bool root) {
 
 bool IsSound(const Go& go) {
   if (go.hostname.empty() || !IsLowerName(go.hostname, kMaxHostname) || !IsShare(go.root, true) ||
-      go.nofile > kMostNofile) {
+      go.sessions.empty() || !IsName(go.sessions) || go.nofile > kMostNofile) {
     return false;
   }
   const bool linked = !go.mac.empty();

@@ -84,6 +84,8 @@ struct Go {
   std::vector<Neighbour> neighbours;
 
   Share root;  // its target is "/"
+  // Directory of the root's file system in which isolated sessions keep what they write.
+  std::string sessions;
   std::vector<Share> shares;
 
   uint64_t nofile = 0;        // RLIMIT_NOFILE, soft and hard; 0: the usual one
@@ -97,7 +99,7 @@ struct Go {
     io.List(self.addresses, kMaxAddresses);
     io.List(self.gateways, 2);
     io.List(self.neighbours, kMaxAddresses);
-    io(self.root);
+    io(self.root, self.sessions);
     io.List(self.shares, kMaxShares);
     io(self.nofile, self.pids, self.shm_bytes, self.capabilities);
   }

@@ -62,9 +62,11 @@ class Session:
 
 
 class Isolated(unittest.TestCase):
+    settings = {}
+
     @classmethod
     def setUpClass(cls):
-        cls.daemon = atoll.Daemon().__enter__()
+        cls.daemon = atoll.Daemon(**cls.settings).__enter__()
         cls.addClassCleanup(cls.daemon.__exit__)
         cls.image = shell_image(cls.daemon)
         cls.box = Box(cls.daemon, cls.image, env={'PLAIN': 'seen', 'MY_TOKEN': 'hidden',

@@ -135,9 +135,6 @@ class Works(Served, Shared):
         self.assertEqual(box.out('echo on'), 'on')
 
     def test_what_it_cannot_do(self):
-        answer = self.box.call('POST', '/v1/isolated/session', {'profile': 'strict'})
-        self.assertEqual(answer.status, 501, answer.body)
-        self.assertIn(b'microvm', answer.body)
         with self.assertRaises(atoll.ApiError) as refused:
             self.daemon.create(self.image, resourceLimits={'memory': '127Mi'})
         self.assertIn('needs at least 128Mi', refused.exception.message)

@@ -12,7 +12,8 @@ VERSION = '9.9.9-cloud-amd64'
 ELF = b'\x7fELF' + bytes(range(256)) * 64
 NEEDED = {'virtio_ring': '', 'virtio': 'virtio_ring', 'virtio_mmio': 'virtio,virtio_ring',
           'virtio-rng': 'virtio', 'vsock': '', 'vmw_vsock_virtio_transport': 'vsock,virtio',
-          'virtio_balloon': 'virtio', 'fuse': '', 'virtiofs': 'fuse,virtio_ring', 'unwanted': ''}
+          'virtio_balloon': 'virtio', 'fuse': '', 'virtiofs': 'fuse,virtio_ring', 'overlay': '',
+          'unwanted': ''}
 BUILT_IN = 'virtio_net'
 
 

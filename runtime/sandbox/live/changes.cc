@@ -33,7 +33,8 @@ Status Changes::Renew(const tenants::Caller& caller, const std::string& id, int6
 
 void Changes::OpenSessions(const tenants::Caller& caller, const std::string& id) {
   const Sandbox* const sandbox = parts_.registry.Find(caller, id);
-  if (sandbox == nullptr) return;
+  // Behind other walls the spawner makes no session.
+  if (sandbox == nullptr || TierOf(sandbox->spec) != wire::kNamespaceTier) return;
   parts_.sessions.Open(HostId(*sandbox), parts_.registry.SocketPathOf(id), sandbox->access_token);
 }
 

@@ -54,6 +54,10 @@ std::string RootInMachine() {
   return InMachine(wire::kMachineSharedRoot) + "/" + wire::kRootDirectory;
 }
 
+std::string SessionsInMachine() {
+  return InMachine(wire::kMachineSharedRoot) + "/" + wire::kSessionsDirectory;
+}
+
 uint32_t Processors(uint64_t cpu_millis) {
   if (cpu_millis == 0) return kUsualProcessors;
   return static_cast<uint32_t>(std::min<uint64_t>((cpu_millis + 999) / 1000, kMostProcessors));
@@ -89,7 +93,9 @@ Status MakeMachineRoot(const UniqueFd& usr, const UniqueFd& kernel, const Unique
   for (const char* path : {wire::kMachineSharedRoot, wire::kMachineSharedVolumes}) {
     ATOLL_TRY(MakeDirectory(InMachine(path).c_str(), 0755));
   }
-  ATOLL_TRY(MakeDirectory(RootInMachine().c_str(), 0755));
+  for (const std::string& path : {RootInMachine(), SessionsInMachine()}) {
+    ATOLL_TRY(MakeDirectory(path.c_str(), 0755));
+  }
   for (const char* name : {"bin", "lib", "lib64"}) {
     const std::string to = std::string("usr/") + name;
     if (::symlink(to.c_str(), InMachine(("/" + std::string(name)).c_str()).c_str()) != 0) {
@@ -223,6 +229,16 @@ Result<int> PlaceForVm(const SlotState& state) {
 
 const SlotProgram kVmProgram{kVmSteps, PlaceForVm, "atoll-vm", nullptr};
 
+// Mounts the root, and shows the file server where isolated sessions keep what they write: beside
+// the upper directory, so that the sandbox's disk limit holds and no snapshot has it.
+Status MountOverlayAndUppers(RootState& state) {
+  ATOLL_TRY(MountOverlay(state));
+  const std::string path = "/store/uppers/" + SlotGroup(state.plan->slot) + "/sessions";
+  ATOLL_TRY(MakeDirectory(path.c_str(), 0700));
+  ATOLL_ASSIGN(const UniqueFd mount, CloneMount(AT_FDCWD, path.c_str(), false));
+  return MountAt(mount, SessionsInMachine());
+}
+
 // Shows the file servers the root, and each volume by its number: the guest keeps nothing of a
 // volume in its memory that another sandbox may change.
 Status ShareTrees(RootState& state) {
@@ -254,6 +270,7 @@ wire::Machine MachineOf(const Host& host, const wire::Plan& plan) {
              .directory = wire::kRootDirectory,
              .target = "/",
              .read_only = plan.readonly_root};
+  go.sessions = wire::kSessionsDirectory;
   for (size_t i = 0; i < plan.volumes.size(); ++i) {
     go.shares.push_back({.tag = wire::kVolumesTag,
                          .directory = std::to_string(i),
@@ -273,8 +290,12 @@ Status FinishMachine(RootState& state) {
 }
 
 constexpr RootStep kRootOfMachine[] = {
-    {Step::kEnter, EnterSlot},   {Step::kEtc, WriteEtc},         {Step::kOverlay, MountOverlay},
-    {Step::kMounts, CoverStore}, {Step::kVolumes, MountVolumes}, {Step::kCover, FinishMachine},
+    {Step::kEnter, EnterSlot},
+    {Step::kEtc, WriteEtc},
+    {Step::kOverlay, MountOverlayAndUppers},
+    {Step::kMounts, CoverStore},
+    {Step::kVolumes, MountVolumes},
+    {Step::kCover, FinishMachine},
 };
 
 }  // namespace

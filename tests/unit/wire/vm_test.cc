@@ -16,6 +16,7 @@ Go Sample() {
   go.gateways = {std::string("\x0a\xfa\0\x01", 4)};
   go.neighbours = {{std::string("\x0a\xfa\0\x01", 4), std::string(6, '\x02')}};
   go.root = {"root", "root", "/", false};
+  go.sessions = "sessions";
   go.shares = {{"data", "", "/mnt/data", true}};
   go.nofile = 1024;
   go.pids = 100;
@@ -83,6 +84,8 @@ TEST(WireVm, TheGuestsValuesHaveLimits) {
 TEST(WireVm, RefusesNonsenseInGo) {
   ASSERT_TRUE(Accepts(Sample()));
   Refuses("no hostname", [](Go& go) { go.hostname.clear(); });
+  Refuses("no directory for sessions", [](Go& go) { go.sessions.clear(); });
+  Refuses("directory for sessions", [](Go& go) { go.sessions = "a/b"; });
   Refuses("hostname", [](Go& go) { go.hostname = "a/b"; });
   Refuses("mac", [](Go& go) { go.mac.pop_back(); });
   Refuses("mtu", [](Go& go) { go.mtu = 100; });

@@ -22,9 +22,11 @@ constexpr size_t kMostModule = 16 << 20;
 constexpr int kDeepest = 16;  // levels of folders, and of modules that need each other
 constexpr char kMetaPackage[] = "linux-image-cloud-amd64";
 
-// Devices that a machine of Atoll's has, and the file system of its root.
+// Devices that a machine of Atoll's has, the file system of its root, and that of the overlays of
+// isolated sessions.
 constexpr const char* kWanted[] = {"virtio_mmio",    "virtio_rng", "vmw_vsock_virtio_transport",
-                                   "virtio_balloon", "virtiofs",   "virtio_net"};
+                                   "virtio_balloon", "virtiofs",   "virtio_net",
+                                   "overlay"};
 
 Error Foreign(const std::string& what) {
   return Error(Code::kInvalidArgument, what + ": is this a package linux-image-*-cloud-amd64?");
