@@ -12,6 +12,7 @@
 #include "execd/run/shell_run.h"
 #include "execd/run/shell_text.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/sys.h"
 
 namespace atl::execd {
 namespace {
@@ -19,29 +20,49 @@ namespace {
 // Time between SIGINT and the kill of the whole run.
 constexpr int64_t kInterruptUs = 2'000'000;
 
-// "$1" is the code, and "$2" and following are pieces of the state. The report goes to descriptor
-// 3, which the code does not have: whether the code has run to its end, a NUL, the working
-// directory, a NUL, declarations, a NUL. An interrupted run has no descriptor 3 and reports
-// nothing. Errors from the shell's own read-only variables, which refuse to be declared again, are
-// discarded.
-constexpr const char* kBash = R"(unset BASH_EXECUTION_STRING
-__atoll_report() { trap - EXIT; { printf '%s\0%s\0' "$1" "$PWD"
-declare -p; declare -f; alias -p; shopt -p; shopt -po; printf '\0'; } 2>/dev/null >&3; }
-__atoll_command=$1; shift; __atoll_state=; for __atoll_piece; do __atoll_state+=$__atoll_piece; done
+// Descriptor 0 is a file that sets the code and the state: neither has the size of an argument, and
+// `pkill -f` does not find the shell by a word of the code. Descriptor 2 is /dev/null until the
+// shell has started, because a shell that starts in a removed directory prints an error. The report
+// goes to descriptor 3, which the code does not have: whether the code has run to its end, a NUL,
+// the working directory, a NUL, declarations, a NUL. An interrupted run has no descriptor 3 and
+// reports nothing. Code that ran to its end is reported before its own EXIT trap runs, because that
+// trap has taken the place of ours. Errors from the shell's own read-only variables, which refuse
+// to be declared again, are discarded.
+constexpr const char* kBash = R"(exec 2>&1; unset BASH_EXECUTION_STRING
+__atoll_report() { [[ ! ${__atoll_told-} ]] || return; __atoll_told=1; { printf '%s\0%s\0' "$1" "$PWD"
+declare -p; declare -f; alias -p; umask -p; shopt -p; shopt -po; printf '\0'; } 2>/dev/null >&3; }
+. /proc/self/fd/0; exec </dev/null
 shopt -s expand_aliases; __atoll_pwd=$PWD; eval "$__atoll_state" 2>/dev/null; PWD=$__atoll_pwd
-set --; unset __atoll_state __atoll_piece __atoll_pwd __atoll_done __atoll_code
-trap '__atoll_code=$?; __atoll_report "${__atoll_done-left}"; exit $__atoll_code' EXIT
+unset __atoll_state __atoll_pwd __atoll_done __atoll_code __atoll_told
+trap '__atoll_code=$?; trap - EXIT; __atoll_report "${__atoll_done-left}"; exit $__atoll_code' EXIT
 eval "unset __atoll_command; $__atoll_command" 3>&-
-__atoll_code=$?; __atoll_done=; exit $__atoll_code)";
+__atoll_code=$?; __atoll_done=; __atoll_report ''; exit $__atoll_code)";
 // The same script for shells that list exported variables only.
-constexpr const char* kSh = R"(__atoll_report() { trap - EXIT; { printf '%s\0%s\0' "$1" "$PWD"
-export -p; printf '\0'; } 2>/dev/null >&3; }
-__atoll_command=$1; shift; __atoll_state=; for __atoll_piece; do
-__atoll_state=$__atoll_state$__atoll_piece; done; __atoll_pwd=$PWD; eval "$__atoll_state"
-PWD=$__atoll_pwd; set --; unset __atoll_state __atoll_piece __atoll_pwd __atoll_done __atoll_code
-trap '__atoll_code=$?; __atoll_report "${__atoll_done-left}"; exit $__atoll_code' EXIT
+constexpr const char* kSh = R"(exec 2>&1
+__atoll_report() { [ -z "${__atoll_told-}" ] || return 0; __atoll_told=1
+{ printf '%s\0%s\0' "$1" "$PWD"; export -p; printf '\0'; } 2>/dev/null >&3; }
+. /proc/self/fd/0; exec </dev/null; __atoll_pwd=$PWD; eval "$__atoll_state"; PWD=$__atoll_pwd
+unset __atoll_state __atoll_pwd __atoll_done __atoll_code __atoll_told
+trap '__atoll_code=$?; trap - EXIT; __atoll_report "${__atoll_done-left}"; exit $__atoll_code' EXIT
 eval "unset __atoll_command; $__atoll_command" 3>&-
-__atoll_code=$?; __atoll_done=; exit $__atoll_code)";
+__atoll_code=$?; __atoll_done=; __atoll_report ''; exit $__atoll_code)";
+
+constexpr std::string_view kTooLong =
+    "the session's variables and functions are more than 4 MiB: the next run has those of before "
+    "this one";
+
+// Opens a directory that has been removed, which is what is left of a working directory that is
+// gone: its paths lead nowhere.
+Result<UniqueFd> RemovedDirectory() {
+  std::string path = "/dev/shm/gone-XXXXXX";
+  if (::mkdtemp(path.data()) == nullptr) return FailSys("mkdtemp " + path);
+  auto directory = sys::Open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW);
+  if (::rmdir(path.c_str()) != 0) return FailSys("rmdir " + path);
+  if (directory && ::fchmodat(AT_FDCWD, sys::FdPath(directory->get()).c_str(), 0755, 0) != 0) {
+    return FailSys("chmod " + path);
+  }
+  return directory;
+}
 
 void AppendError(std::string* out, std::string_view name, std::string_view value,
                  std::string_view text) {
@@ -105,26 +126,33 @@ Result<std::unique_ptr<Job>> IsolatedShell::Execution::Spawn() {
   ATOLL_ASSIGN(const UniqueFd null, OpenNull());
   UniqueFd out_write, report_write, directory;
   ATOLL_TRY(shell_run_.Open(&out_write, &report_write));
-  const std::string program = core_.Shell();
-  SpawnSpec spec;
-  spec.programs = {program.empty() ? "/bin/sh" : program};
-  if (program.ends_with("/bash")) {
-    spec.argv = {"bash", "--noprofile", "--norc", "-c", kBash, "bash", run_.code};
-  } else {
-    spec.argv = {"sh", "-c", kSh, "sh", run_.code};
-  }
   std::string state = shell_.state_;
   // Variables of this run only.
   for (const auto& [name, value] : run_.envs) {
     state.append("\nexport ").append(name).append("=").append(ShellQuoted(value));
   }
-  AppendState(&spec.argv, state);
+  ATOLL_ASSIGN(const UniqueFd text,
+               sys::SealedMemfd("run",
+                                "__atoll_command=" + ShellQuoted(run_.code) +
+                                    "\n__atoll_state=" + ShellQuoted(state) + "\n",
+                                false));
+  const std::string program = core_.Shell();
+  SpawnSpec spec;
+  spec.programs = {program.empty() ? "/bin/sh" : program};
+  if (program.ends_with("/bash")) {
+    spec.argv = {"bash", "--noprofile", "--norc", "-c", kBash};
+  } else {
+    spec.argv = {"sh", "-c", kSh};
+  }
   if (shell_.state_.empty()) spec.env = core_.env.entries();
   spec.identity = &core_.user;
-  ATOLL_ASSIGN(directory, OpenDirectory(shell_.cwd_, core_.user));
+  auto there = OpenDirectory(shell_.cwd_, core_.user);
+  if (!there && shell_.cwd_ != core_.cwd) there = RemovedDirectory();
+  ATOLL_ASSIGN(directory, std::move(there));
   spec.cwd = directory.get();
-  spec.stdio[0] = null.get();
-  spec.stdio[1] = spec.stdio[2] = out_write.get();
+  spec.stdio[0] = text.get();
+  spec.stdio[1] = out_write.get();
+  spec.stdio[2] = null.get();
   spec.report = report_write.get();
   return Job::Start(&core_, std::move(spec), 0,
                     [self = shared_from_this()](const JobExit& exit) { self->Ended(exit); });
@@ -194,7 +222,7 @@ void IsolatedShell::Execution::Ended(const JobExit& exit) {
     AppendError(&outcome, "ExitError", std::to_string(exit.code),
                 shell_.ended_ ? "the session has ended: " + exit.Describe() : exit.Describe());
   } else {
-    warning = exit.Warning();
+    warning = shell_run_.too_long() ? kTooLong : exit.Warning();
     AppendCompleteEvent(&outcome, (MonotonicMicros() - started_us_) / 1000, UnixMillis());
   }
   shell_run_.Finish(warning, outcome);
@@ -261,7 +289,8 @@ Result<std::unique_ptr<IsolatedShell::Background>> IsolatedShell::MakeBackground
   env.SetAll(run.envs);
   SpawnSpec spec;
   spec.programs = {program.empty() ? "/bin/sh" : program};
-  spec.argv = {program.ends_with("/bash") ? "bash" : "sh", "-c", run.code};
+  spec.argv = {program.ends_with("/bash") ? "bash" : "sh", "-c"};
+  ATOLL_ASSIGN(const UniqueFd script, AddScript(run.code, &spec));
   spec.env = env.entries();
   spec.identity = &core_.user;
   spec.cwd = workspace.get();

@@ -9,7 +9,6 @@
 #include "execd/http/request_json.h"
 #include "execd/run/notebook_probe.h"
 #include "runtime/base/clock.h"
-#include "runtime/base/sys.h"
 
 namespace atl::execd {
 namespace {
@@ -204,15 +203,9 @@ Result<SpawnSpec> Commands::Prepare(const CommandRequest& request, Identity* ide
   }
   if (request.argv.empty()) {
     std::string shell = core_.Shell();
-    spec.argv = {shell.empty() ? "sh" : shell.substr(shell.rfind('/') + 1), "-c", request.command};
+    spec.argv = {shell.empty() ? "sh" : shell.substr(shell.rfind('/') + 1), "-c"};
     spec.programs = {shell.empty() ? "/bin/sh" : std::move(shell)};
-    if (request.command.size() > kMaxArgument) {
-      // The first command closes the descriptor. The shell has opened the file a second time by
-      // then.
-      ATOLL_ASSIGN(*script, sys::SealedMemfd("command", "exec 3<&-; " + request.command, false));
-      spec.report = script->get();
-      spec.argv.back() = ". /proc/self/fd/3";
-    }
+    ATOLL_ASSIGN(*script, AddScript(request.command, &spec));
   } else {
     spec.argv = request.argv;
     spec.programs = PlacedCandidates(spec.argv[0], env);
@@ -290,7 +283,7 @@ std::shared_ptr<Commands::Record> Commands::NewRecord(const CommandRequest& requ
   auto record = std::make_shared<Record>();
   record->id = NewUuid(false);
   const std::string content = request.argv.empty() ? request.command : JsonListText(request.argv);
-  record->content = content.substr(0, kMaxArgument);
+  record->content = content.substr(0, kMaxArgument);  // the beginning of a longer one
   record->background = request.background;
   record->started = RealTime();
   records_.emplace(record->id, record);

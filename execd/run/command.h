@@ -69,9 +69,6 @@ class Commands {
   // Limits on finished commands; the oldest is forgotten first.
   static constexpr size_t kMaxFinished = 1000;
   static constexpr size_t kMaxContent = 1 << 20;
-  // Largest argument that the kernel accepts (MAX_ARG_STRLEN without its NUL). A longer command is
-  // passed to its shell by a descriptor, and its record keeps the beginning.
-  static constexpr size_t kMaxArgument = (128 << 10) - 1;
 
   Core& core_;
   std::map<std::string, std::shared_ptr<Record>> records_;

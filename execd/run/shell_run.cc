@@ -3,19 +3,6 @@
 #include "runtime/base/clock.h"
 
 namespace atl::execd {
-namespace {
-
-// Size of one piece, because execve accepts at most 128 KiB in one argument.
-constexpr size_t kStatePiece = 100 << 10;
-
-}  // namespace
-
-void AppendState(std::vector<std::string>* argv, std::string_view state) {
-  for (size_t at = 0; at < state.size(); at += kStatePiece) {
-    argv->emplace_back(state.substr(at, kStatePiece));
-  }
-}
-
 Status ShellRun::Open(UniqueFd* out_write, UniqueFd* report_write) {
   ATOLL_ASSIGN(out_, OutputPipe::Open(&loop_, out_write,
                                       [this](std::string_view bytes) { OnOutput(bytes); }));
@@ -61,11 +48,11 @@ void ShellRun::OnOutput(std::string_view bytes) {
 }
 
 void ShellRun::OnReport(std::string_view bytes) {
-  if (reported_.size() + bytes.size() <= kMaxReport) {
-    reported_.append(bytes);
+  too_long_ = too_long_ || reported_.size() + bytes.size() > kMaxReport;
+  if (too_long_) {
+    std::string().swap(reported_);
   } else {
-    // Without the closing NUL the report is invalid.
-    reported_.clear();
+    reported_.append(bytes);
   }
 }
 

@@ -1,5 +1,5 @@
-// One run of an isolated session: sends its output as events of an exchange, reads the shell's
-// report from descriptor 3, and passes the session's state as arguments.
+// One run of an isolated session: sends its output as events of an exchange, and reads the shell's
+// report from descriptor 3.
 #pragma once
 
 #include <functional>
@@ -7,7 +7,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "execd/http/exchange.h"
 #include "execd/run/output.h"
@@ -18,13 +17,10 @@
 
 namespace atl::execd {
 
-// Appends the state as arguments, split at the limit of execve for one argument.
-void AppendState(std::vector<std::string>* argv, std::string_view state);
-
 class ShellRun {
  public:
   // Limit on a report. A longer state is not kept: its report is discarded.
-  static constexpr size_t kMaxReport = 1 << 20;
+  static constexpr size_t kMaxReport = 4 << 20;
 
   ShellRun(EventLoop* loop, std::shared_ptr<Exchange> exchange, OutputForm form)
       : loop_(*loop), exchange_(std::move(exchange)), events_("stdout", form) {}
@@ -39,6 +35,8 @@ class ShellRun {
   // Call when the shell has ended: reads the rest of its output and returns its report. Returns an
   // empty report if it does not end with a NUL. The callbacks of the exchange are dropped.
   std::string End();
+  // True if the report was longer than kMaxReport.
+  bool too_long() const { return too_long_; }
   // Appends `warning` and `last_events` after the last output and finishes the stream. Later output
   // of processes that the shell has left running is discarded.
   void Finish(std::string_view warning, std::string_view last_events);
@@ -52,6 +50,7 @@ class ShellRun {
   std::unique_ptr<OutputPipe> out_, report_;
   OutputEvents events_;
   std::string batch_, reported_;
+  bool too_long_ = false;
 };
 
 }  // namespace atl::execd

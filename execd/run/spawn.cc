@@ -231,6 +231,19 @@ void GivePipes(std::span<const int> stdio, const Identity& user) {
   }
 }
 
+Result<UniqueFd> AddScript(std::string_view script, SpawnSpec* spec) {
+  if (script.size() <= kMaxArgument) {
+    spec->argv.emplace_back(script);
+    return UniqueFd();
+  }
+  // The first command closes the descriptor. The shell has opened the file a second time by then.
+  ATOLL_ASSIGN(UniqueFd file,
+               sys::SealedMemfd("script", "exec 3<&-; " + std::string(script), false));
+  spec->report = file.get();
+  spec->argv.emplace_back(". /proc/self/fd/3");
+  return file;
+}
+
 Result<pid_t> Spawn(const SpawnSpec& spec) {
   ATOLL_CHECK(spec.identity != nullptr && !spec.argv.empty());
   GivePipes(spec.stdio, *spec.identity);

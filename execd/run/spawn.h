@@ -12,11 +12,13 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "execd/core/leaf.h"
 #include "execd/core/users.h"
 #include "runtime/base/result.h"
+#include "runtime/base/unique_fd.h"
 
 namespace atl::execd {
 
@@ -37,6 +39,14 @@ struct SpawnSpec {
   bool own_memory = false;       // a copy of execd's memory, for a sandbox that is nearly full
   bool controlling_tty = false;  // a new session with stdio[0] as its controlling terminal
 };
+
+// Largest argument that the kernel accepts (MAX_ARG_STRLEN without its NUL).
+inline constexpr size_t kMaxArgument = (128 << 10) - 1;
+
+// Appends `script` to the arguments of a shell, which are complete then: as the argument of -c, or,
+// if it is larger than an argument may be, as descriptor 3, which the script does not have. The
+// returned descriptor must stay open until the shell has started; it may be empty.
+Result<UniqueFd> AddScript(std::string_view script, SpawnSpec* spec);
 
 // Returns the child's pid once its execve has succeeded. The child leads a new process group. On
 // failure error_number() is the errno, and the message names the step ("exec /bin/x: No such

@@ -100,6 +100,46 @@ class Contract(Isolated):
         for body in ({}, {'code': ''}, {'code': 'x', 'timeout_seconds': -1}, {'code': 'x', 'envs': 1}):
             self.refused(session.call('POST', '/run', body), 400, 'INVALID_REQUEST_BODY')
 
+    def test_code_and_state_of_any_size(self):
+        session = self.session()
+        for size in (131072, 4 << 20):
+            patch = "cat >patch <<'END'\n" + ('x' * 62 + "'\n") * (size // 64) + 'END\nwc -c <patch; size=%d' % size
+            self.assertEqual(session.out(patch).split(), [str(size)])
+            self.assertEqual(session.out('echo $size'), str(size))
+        run = session.call('POST', '/run', {'code': patch, 'background': True}).json['run_id']
+        until(lambda: not session.call('GET', f'/runs/{run}').json['running'], 20 * SLOWNESS, 'it has ended')
+        self.assertEqual(session.call('GET', f'/runs/{run}/logs').body.split(), [b'%d' % size])
+        session.out('big=$(head -c 3000000 /dev/zero | tr "\\0" x); small=1')
+        self.assertEqual(session.out('echo ${#big} $small'), '3000000 1')
+        # What is too much is said, by the run that made it so.
+        self.assertIn('more than 4 MiB', session.out('big=$(head -c 9000000 /dev/zero | tr "\\0" x); small=2'))
+        self.assertEqual(session.out('echo ${#big} $small'), '3000000 1')
+
+    def test_what_a_run_leaves(self):
+        session = self.session()
+        # As `pkill -f` looks.
+        self.assertEqual(session.out('cd /usr; export A=1; umask 027; grep -sac some-word-of-mine /proc/$$/cmdline; true'), '0')
+        self.assertEqual(session.out('pwd; echo $A; umask'), '/usr\n1\n0027')
+        self.assertEqual(session.out("trap 'echo bye' EXIT; A=2; cd /tmp; echo on"), 'on\nbye')
+        self.assertEqual(session.out('pwd; echo $A'), '/tmp\n2')
+        # Nothing of the code is in a descriptor.
+        self.assertEqual(session.out('cat; ls /proc/self/fd'), '0\n1\n2\n3')
+        session.out('mkdir -p /workspace/w/x; cd /workspace/w/x; B=3; rm -r /workspace/w')
+        self.assertEqual(session.out('ls; touch here 2>/dev/null || echo nowhere $B'), 'nowhere 3')
+        self.assertEqual(session.out('cd /usr 2>/dev/null; echo on'), 'on')
+        self.assertEqual(session.out('pwd'), '/usr')
+
+    def test_without_bash(self):
+        """Exported variables and the directory are kept."""
+        box = Box(self.daemon, self.daemon.import_busybox())
+        self.addCleanup(self.daemon.delete, box.id)
+        session = Session(box, workspace={'path': '/tmp', 'mode': 'rw'})
+        self.assertEqual(session.out('cd /etc; export A="it\'s"; B=2; trap "echo bye" EXIT; echo on'), 'on\nbye')
+        self.assertEqual(session.out('pwd; echo "$A$B"; cat'), "/etc\nit's")
+        self.assertEqual(session.out("wc -c <<'END'\n" + 'x' * 300000 + '\nEND'), '300001')
+        self.assertEqual(session.code('exit 3'), (3, ''))
+        until(lambda: session.state()['status'] == 'dead', 30 * SLOWNESS, 'it is dead')
+
     def test_timeout_and_disconnect_spare_the_session(self):
         session = self.session()
         session.out('kept=yes')
@@ -248,7 +288,7 @@ class Mounts(Isolated):
         self.assertEqual(self.box.out('cat /tmp/ws/f'), 'y')
 
 
-ALLOCATE = 'x=$(head -c {} /dev/zero | tr "\\0" x); echo ${{#x}}'
+ALLOCATE = 'x=$(head -c {} /dev/zero | tr "\\0" x); echo ${{#x}}; unset x'
 # How many of so many processes there come to be; they leave their parents and sessions. It counts all
 # that there are, not those of a name: between fork and exec a process has neither yet.
 SPAWN = ('set -- /proc/[0-9]*; before=$#; '
