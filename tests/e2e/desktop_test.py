@@ -6,7 +6,6 @@ import subprocess
 import tempfile
 import time
 import unittest
-import urllib.parse
 
 import atoll
 from atoll import SLOWNESS, until
@@ -78,10 +77,10 @@ class Desktop(unittest.TestCase):
         box.background('exec xfce4-terminal --disable-server --maximize')
         until(lambda: 'xfce4-terminal' in box.processes() and 'bash' in box.processes(),
               60 * SLOWNESS, 'a terminal runs')
-        port = urllib.parse.urlsplit(self.daemon.url).port
+        opened = subprocess.run([atoll.BUILD / 'atoll', 'open', box.id, '6080'], capture_output=True, text=True,
+                                env=self.daemon.client_env(), timeout=60 * SLOWNESS, check=True)
         pictures = os.environ.get('ATOLL_PICTURES') or tempfile.mkdtemp(dir=self.daemon.top)
-        done = subprocess.run(['node', HERE / 'desktop.mjs', KIT,
-                               f'http://{box.id}-6080.localhost:{port}/vnc.html?autoconnect=1&password=knock',
+        done = subprocess.run(['node', HERE / 'desktop.mjs', KIT, opened.stdout.strip(), 'knock',
                                'id -un | tee ~/typed', f'{pictures}/desktop.png'],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
                               timeout=120 * SLOWNESS)
@@ -89,6 +88,16 @@ class Desktop(unittest.TestCase):
         until(lambda: box.out('cat ~/typed; true') == 'desktop', 60 * SLOWNESS, 'what was typed has run')
         until(lambda: box.out(f"python3 -c '{POINTER}'") == '900 600', 60 * SLOWNESS,
               'the pointer has moved')
+
+    def test_the_icon_of_a_browser_has_one(self):
+        """What the panel's icon runs shows a page of the sandbox's own."""
+        box = self.box()
+        until(lambda: 'xfce4-panel' in box.processes(), 60 * SLOWNESS, 'the panel runs')
+        command = box.out("sed -n 's/^Exec=//p' /usr/share/applications/xfce4-web-browser.desktop")
+        box.background('exec python3 -u -m http.server --bind 127.0.0.1 --directory /usr/share/novnc 8000 2>/tmp/asked')
+        until(lambda: ':1F40 ' in box.out('cat /proc/net/tcp'), 30 * SLOWNESS, 'a server listens on port 8000')
+        box.background('exec ' + command.replace('%u', 'http://127.0.0.1:8000/?by=icon'))
+        until(lambda: 'GET /?by=icon' in box.out('cat /tmp/asked'), 60 * SLOWNESS, 'the browser has asked for the page')
 
     def test_programs_that_clients_start_themselves(self):
         """As OpenSandbox's own example does: another entrypoint, then these in the background."""
