@@ -48,6 +48,17 @@ for line in list(open("/proc/net/tcp"))[1:]:
         if found and found[1] != b"PULL":
             print(found[1].decode())
 """
+# Sends before a socket is bound, and as soon as it is, and says what was sent.
+BIND = """
+const zmq = require("/usr/local/lib/node_modules/tslab/node_modules/zeromq")
+for (const kind of ["Publisher", "Router"]) {
+  const socket = new zmq[kind](), said = []
+  const say = n => socket.send(["nobody", String(n)]).then(() => said.push(n), error => said.push(error.message))
+  const bound = socket.bind(`ipc:///tmp/${kind}`)
+  const first = [say(0), say(1)]
+  bound.then(() => Promise.all([...first, say(2), say(3)])).then(() => console.log(kind, ...said))
+}
+"""
 PNG = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=='
 
 
@@ -111,6 +122,12 @@ class Kernels(Contexts, unittest.TestCase):
                 # The last words of a kernel that dies.
                 events = self.run_in(context, 'process.abort()')
                 self.assertEqual(error(events)['ename'], 'KernelDied')
+
+    def test_what_node_says_during_a_bind_is_sent(self):
+        """A busy machine has a kernel of Node asked before its sockets are bound; then its first answer was lost."""
+        said = self.box.out(f"cat >/tmp/bind.js <<'END'\n{BIND}END\n"
+                            'node --require /usr/local/share/jupyter/kernels/send_at_once.js /tmp/bind.js')
+        self.assertEqual(sorted(said.split('\n')), ['Publisher 0 1 2 3', 'Router 0 1 2 3'])
 
     def zygotes(self, box=None):
         return (box or self.box).out('grep -lx kernel-zygote /proc/[0-9]*/comm; true').split()
