@@ -161,13 +161,15 @@ def read_any_output():
             self._exc = sys.exc_info()
 
     def drain(self):
-        """What has been written before this call; not what a child goes on writing."""
+        """What has been written before this call; not what a child goes on writing. The rest of a character that
+        is not there by now will not come."""
         waiting = select.poll()
         waiting.register(self._fid, select.POLLIN)
         with self._reading:
             left = PIPE_BYTES
             while left > 0 and waiting.poll(0):
                 left -= take(self, left) or left
+            self.write(self._text.decode(b'', final=True))
 
     @functools.wraps(execute)
     async def do_execute(self, *given, **named):

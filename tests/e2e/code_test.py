@@ -114,6 +114,15 @@ class Kernels(Contexts, unittest.TestCase):
                 self.assertIn('\ufffd\ufffdcafé\n', said)
                 said = texts(child('head -c 10485760 /dev/zero | tr "\\0" x'))
                 self.assertEqual(said.count('x'), 10 << 20)
+                # What it says itself: half of a surrogate pair, bytes, 10 MiB without a line's end.
+                for code, wanted in (('console.log("a", "\\ud83d", "b")', 'a \ufffd b\n'),
+                                     ('process.stdout.write(Buffer.from([255, 254, 101, 0xe4])); null', '\ufffd\ufffde\ufffd'),
+                                     ('process.stdout.write("é".repeat(5 << 20)); null', 'é' * (5 << 20)),
+                                     ('throw new Error("\\ud83d")', None)):
+                    events = self.run_in(context, code)
+                    self.assertEqual(events[-1]['type'], 'execution_complete', code)
+                    self.assertEqual(error(events) is not None, wanted is None, code)
+                    self.assertTrue(texts(events) == (wanted or ''), code)
                 # Output that is written while nothing runs belongs to no run.
                 self.run_in(context, 'child.spawn("sh", ["-c", "sleep 1; echo late; : >/tmp/late"], {stdio: "inherit"})')
                 until(lambda: self.box.get('/files/info', path='/tmp/late').status == 200, what='it has written')
@@ -307,7 +316,7 @@ display({{'text/plain': 'dot', 'image/png': '{PNG}', 'application/json': {{'a': 
         """Characters across the reads of a pipe, bytes that are no text, 10 MiB without a line's end."""
         for name, program, wanted in (
                 ('chinese', 'w(("中文" * 3500).encode())', '中文' * 3500),
-                ('binary', 'w(bytes(range(128, 256)) * 300 + b"end")', '\ufffd' * 38400 + 'end'),
+                ('binary', 'w(bytes(range(128, 256)) * 300 + b"end\\xe4")', '\ufffd' * 38400 + 'end\ufffd'),
                 ('long', 'w(b"x" * 10485760); w(b"end")', 'x' * 10485760 + 'end')):
             command = f"python3 -c 'import sys; w = sys.stdout.buffer.write; {program}'"
             for language, code in (('python', f'import subprocess; subprocess.run({command!r}, shell=True); None'),

@@ -24,6 +24,7 @@ class Contract(Contexts):
     MEET = ''                         # makes MINE, waits for OTHER, says "met"
     BUSY = SLEEP = ''                 # say "ready", then go on for ever
     SAY = ''                          # says what stands for TEXT
+    RAW = ''                          # says the bytes FF, FE, 65 and E4, the first of a character, and no line's end
     LARGE = ''                        # says 10 MiB
     GREEDY = ''                       # takes memory until it is killed
     GREEDY_ENDS = 'out of memory'     # what the client is told, in part
@@ -106,6 +107,11 @@ class Contract(Contexts):
     def test_unicode(self):
         self.assertEqual(self.said(self.create(self.LANGUAGE), self.SAY.replace('TEXT', WORDS)).strip(), WORDS)
 
+    def test_what_is_no_text(self):
+        context = self.create(self.LANGUAGE)
+        self.assertEqual(self.said(context, self.RAW), '\ufffd\ufffde\ufffd')
+        self.assertEqual(self.said(context, self.SAY.replace('TEXT', 'next')).strip(), 'next')
+
     def test_ten_mebibytes(self):
         self.assertEqual(len(self.said(self.create(self.LANGUAGE), self.LARGE)), 10 * MIB)
 
@@ -165,6 +171,7 @@ class Python(Contract, unittest.TestCase):
     BUSY = 'print("ready")\nwhile True: pass'
     SLEEP = 'import time\nprint("ready")\ntime.sleep(600)'
     SAY = 'print("TEXT")'
+    RAW = 'import os\nos.write(1, b"\\xff\\xfee\\xe4"); None'
     LARGE = 'for _ in range(10240): print("é" * 1023)'
     GREEDY = 'held = []\nwhile True: held.append(b"x" * (16 << 20))'
     RICH = 'import matplotlib.pyplot as plot\nplot.plot([1, 2])\nplot.show()'
@@ -178,12 +185,11 @@ class Bash(Contract, unittest.TestCase):
     BUSY = 'echo ready; while :; do :; done'
     SLEEP = 'echo ready; sleep 600'
     SAY = 'echo "TEXT"'
-    # The kernel reads what bash says in parts, and a character that two of them share is lost to it.
-    LARGE = 'yes "$(printf %01023d 0)" | head -n 10240'
+    RAW = "printf '\\377\\376e\\344'"
+    LARGE = 'yes "$(printf é%.0s {1..1023})" | head -n 10240'
     GREEDY = 'held=x; while :; do held=$held$held; done'
     RICH = 'echo "<b>bold</b>" >/tmp/page; displayHTML </tmp/page'
     RICH_IS = 'text/html'
-
 
     def test_a_kernel_killed_for_its_memory(self):
         """Where a cgroup of version 2 does not take both, the kernel starts another bash by itself."""
@@ -201,6 +207,7 @@ class Script(Contract):
     # Said by the loop: Node loses a SIGINT that comes as the run's own part ends.
     SLEEP = 'setTimeout(() => console.log("ready"), 10); await new Promise(done => setTimeout(done, 600000))'
     SAY = 'console.log("TEXT")'
+    RAW = 'process.stdout.write(Buffer.from([255, 254, 101, 0xe4]))'
     LARGE = 'for (let i = 0; i < 10240; i++) console.log("é".repeat(1023))'
     GREEDY = 'const held = []; while (true) held.push(Buffer.alloc(16 << 20, 1))'
     RICH = 'require("tslab").display.html("<b>bold</b>")'
@@ -229,8 +236,8 @@ class Java(Contract, unittest.TestCase):
     BUSY = 'System.out.println("ready");\nwhile (true);'
     SLEEP = 'System.out.println("ready");\nThread.sleep(600000);'
     SAY = 'System.out.println("TEXT");'
-    # As of Bash.
-    LARGE = 'for (int i = 0; i < 10240; i++) System.out.println("x".repeat(1023));'
+    RAW = 'System.out.write(new byte[] {-1, -2, 101, (byte) 0xe4}, 0, 4); System.out.flush();'
+    LARGE = 'for (int i = 0; i < 10240; i++) System.out.println("é".repeat(1023));'
     # Of the heap it takes a quarter and says so; what is outside of the heap nobody counts.
     GREEDY = ('var field = sun.misc.Unsafe.class.getDeclaredField("theUnsafe");\nfield.setAccessible(true);\n'
               'var unsafe = (sun.misc.Unsafe) field.get(null);\n'
@@ -257,6 +264,7 @@ class Go(Programs, unittest.TestCase):
     BUSY = MAIN % 'fmt.Println("ready"); for {}'
     SLEEP = MAIN % 'fmt.Println("ready"); time.Sleep(600 * time.Second)'
     SAY = MAIN % 'fmt.Println("TEXT")'
+    RAW = MAIN % 'os.Stdout.Write([]byte{255, 254, 101, 0xe4})'
     LARGE = MAIN % 'for i := 0; i < 10240; i++ { fmt.Println(strings.Repeat("é", 1023)) }'
     GREEDY = MAIN % ('var held [][]byte; for { part := make([]byte, 16<<20); for i := range part { part[i] = 1 }; '
                      'held = append(held, part); if len(held) > 1<<20 { fmt.Println(len(held)) } }')
@@ -272,6 +280,7 @@ class Rust(Programs, unittest.TestCase):
     BUSY = 'println!("ready"); loop {}'
     SLEEP = 'println!("ready"); std::thread::sleep(std::time::Duration::from_secs(600));'
     SAY = 'println!("TEXT");'
+    RAW = 'use std::io::Write; std::io::stdout().write_all(b"\\xff\\xfee\\xe4").unwrap();'
     LARGE = 'for _ in 0..10240 { println!("{}", "é".repeat(1023)); }'
     GREEDY = 'let mut held = Vec::new(); loop { held.push(vec![1u8; 16 << 20]); if held.len() > 1 << 20 { break; } }'
     GREEDY_ENDS = 'SIGKILL'
@@ -282,6 +291,7 @@ class Sql(Contract, unittest.TestCase):
     LANGUAGE = 'sql'
     KEEP, SHOW = 'drop table if exists t; create table t as select 8 as x', 'select x from t'
     SAY = "select 'TEXT' as said"
+    RAW = "select cast(x'fffe65e4' as text) as said"
     ENDLESS = 'with recursive n(i) as (select 1 union all select i + 1 from n) select max(i) from n'
     LARGE = 'select printf(\'%.*c\', 10485760, \'x\') as x'
     GREEDY = 'with recursive n(i) as (select 1 union all select i + 1 from n) select i, hex(zeroblob(100000)) from n'

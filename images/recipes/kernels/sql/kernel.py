@@ -37,6 +37,8 @@ class SqlKernel(Kernel):
         # Transactions belong to the user: BEGIN and COMMIT.
         self.database = sqlite3.connect(os.environ.get('SQLITE_FILE', ':memory:'),
                                         isolation_level=None)
+        # Text of a database need not be UTF-8.
+        self.database.text_factory = lambda text: text.decode(errors='replace')
         # Python runs a signal's handler only between its own instructions, so this runs some. An exception
         # of the handler ends the statement and arrives as sqlite's error.
         self.database.set_progress_handler(lambda: 0, 10000)
