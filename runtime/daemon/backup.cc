@@ -86,7 +86,8 @@ Status CheckRecords(const std::string& state) {
   ATOLL_TRY(templates->Load());
   const std::string ledger = state + "/" + kLedger;
   if (::access(ledger.c_str(), F_OK) == 0) {
-    ATOLL_ASSIGN([[maybe_unused]] const auto opened, tenants::Ledger::Open(ledger, "trial", {}));
+    ATOLL_ASSIGN([[maybe_unused]] const auto opened,
+                 tenants::Ledger::Open(ledger, "trial", {}, SystemClock().Now()));
   }
   return {};
 }

@@ -28,7 +28,8 @@ Result<sandbox::Meter::Sources> MeterSources(const Config& config, const wire::G
   boot.resize(std::min(boot.size(), boot.find('\n')));
   ATOLL_ASSIGN(std::unique_ptr<tenants::Ledger> ledger,
                tenants::Ledger::Open(StateDir(config) + "/usage.db", boot,
-                                     {.keep_hours = int64_t{config.usage_keep_days} * 24}));
+                                     {.keep_hours = int64_t{config.usage_keep_days} * 24},
+                                     SystemClock().Now()));
   sources.ledger = std::move(ledger);
   const std::string groups = hello.cgroup_path;
   sources.read = [host, groups](uint32_t slot) {

@@ -22,7 +22,7 @@
 namespace atl::wire {
 
 // Raised with every change of a message.
-inline constexpr uint32_t kSpawnerProtocol = 21;
+inline constexpr uint32_t kSpawnerProtocol = 22;
 static_assert(cgroup::kLimitFields.size() == 11, "requests have grown: raise kSpawnerProtocol");
 
 // Most sandboxes in one packet. Each may have 582 bytes there; the rest follows in further packets.
@@ -49,18 +49,20 @@ struct SandboxRecord {
 
 // The counters of a sandbox at its end, read when its last process is gone and its group is not.
 struct EndReading {
-  bool read = false;  // false: it had no group any more, or an older spawner ended it
-  int64_t ended_ms = 0;
+  bool read = false;     // false: it had no group any more, or an older spawner ended it
+  int64_t ended_ms = 0;  // Unix time
   // `memory_bytes` is that of the moment before the spawner killed it; 0: it ended by itself.
   cgroup::Meters meters;
   // bytes of its link, as the sandbox sees them; 0 if the link went first
   uint64_t bytes_in = 0;
   uint64_t bytes_out = 0;
-  uint64_t disk_bytes = 0;  // charged to its project quota; 0 if the store has none
+  uint64_t disk_bytes = 0;    // charged to its project quota; 0 if the store has none
+  int64_t ended_boot_ms = 0;  // the end on the boot clock; 0: an older spawner read it
 
   template <typename Self, typename Io>
   static void Fields(Self& self, Io& io) {
     io(self.read, self.ended_ms, self.meters, self.bytes_in, self.bytes_out, self.disk_bytes);
+    io(self.ended_boot_ms);
   }
 };
 

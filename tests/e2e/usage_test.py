@@ -281,6 +281,38 @@ class Usage(unittest.TestCase):
             self.assertLess(least - 0.01, ended)
             self.assertEqual(kept()[1], ended, 'no longer')
 
+    def test_a_step_of_the_wall_clock_bills_nothing(self):
+        """The guest's clock is stepped, also while no daemon runs. Elsewhere the clock is the host's, and stays."""
+        def step(seconds):
+            if 'ATOLL_GUEST' in os.environ:
+                time.clock_settime(time.CLOCK_REALTIME, time.time() + seconds)
+
+        def reserved(box):
+            told = lambda days: time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(time.time() + 86400 * days))
+            answer = usage(daemon, by='sandbox', since=told(-1), until=told(1))
+            return {item['key']: item['memory_reserved_gib_seconds'] for item in answer['items']}[box]
+
+        with atoll.Daemon(**METERED) as daemon:
+            image = daemon.import_busybox()
+            start = time.monotonic()
+            box = daemon.create(image, resourceLimits={'memory': '1Gi'})
+            began = time.monotonic()
+            for seconds in (1000, -2000, 1000):
+                step(seconds)
+                least = time.monotonic() - began
+                counted = reserved(box)
+                self.assertLess(least - 0.5, counted)
+                self.assertLess(counted, time.monotonic() - start + 0.1)
+                daemon.kill()
+                step(-seconds)
+                daemon.start()
+                step(seconds)
+            daemon.delete(box)
+            least = time.monotonic() - began
+            last = lambda: reserved(box)
+            atoll.until(lambda: last() > least - 1, 30 * SLOWNESS, 'the last reading is there')
+            self.assertLess(last(), time.monotonic() - start + 0.1)
+
     def test_members_of_pools_are_nobodys(self):
         with atoll.Daemon(**METERED) as daemon:
             image = daemon.import_busybox()

@@ -281,11 +281,13 @@ PRIV_TEST(SpawnerLife, ARecordOfAnotherVersionIsRead) {
   SpawnerFixture spawner;
   auto sandbox = spawner.Build(1);
   ASSERT_TRUE(sandbox) << sandbox.error().message();
-  // Records from before there were tiers, from before there were readings, and of a later version.
+  // Records from before there were tiers, from before there were readings, from before these had
+  // the boot clock's time, and of a later version.
   const std::string tier = wire::EncodeFields(std::string("namespace"));
-  const std::string later = tier + wire::EncodeFields(std::string("atl0-1")) +
-                            wire::EncodeFields(wire::EndReading()) + "of a later version";
-  for (const std::string& appended : {std::string(), tier, later}) {
+  const std::string now =
+      tier + wire::EncodeFields(std::string("atl0-1")) + wire::EncodeFields(wire::EndReading());
+  const std::string unix_only = now.substr(0, now.size() - sizeof(int64_t));
+  for (const std::string& appended : {std::string(), tier, unix_only, now + "of a later version"}) {
     spawner.KillProcess();
     ReplaceRecord(spawner, *sandbox, appended);
     spawner.StartProcess();

@@ -64,6 +64,8 @@ Meter::~Meter() {
 
 Status Meter::Start() {
   if (!on()) return {};
+  // Counters that are never stored are as old as the daemon.
+  shared_.committed_us = clock_.BootMicros();
   ATOLL_ASSIGN(thread_, StartThread("meter", [this] { Run(); }));
   AskForEnds();
   Tick();
@@ -96,9 +98,9 @@ void Meter::MeasureDisks() {
                    const auto owner = owners.find(disk.slot);
                    if (owner != owners.end()) disks.emplace_back(owner->second, disk.bytes);
                  }
-                 Tell([disks = std::move(disks), now_ms = clock_.UnixMillis()](auto& ledger) {
+                 Tell([disks = std::move(disks), now = clock_.Now()](auto& ledger) {
                    for (const auto& [host_id, bytes] : disks) {
-                     ledger.SampleDisk(host_id, bytes, now_ms);
+                     ledger.SampleDisk(host_id, bytes, now);
                    }
                  });
                }));
@@ -110,8 +112,8 @@ void Meter::OnCommand(const Sandbox& sandbox) {
 
 void Meter::TellCommands() {
   if (commands_.empty()) return;
-  Tell([commands = std::exchange(commands_, {}), now_ms = clock_.UnixMillis()](auto& ledger) {
-    for (const auto& [host_id, count] : commands) ledger.CountCommands(host_id, count, now_ms);
+  Tell([commands = std::exchange(commands_, {}), now = clock_.Now()](auto& ledger) {
+    for (const auto& [host_id, count] : commands) ledger.CountCommands(host_id, count, now);
   });
 }
 
@@ -135,9 +137,7 @@ void Meter::OnSnapshots() {
 
 void Meter::OnPools(uint64_t members) {
   if (!on()) return;
-  Tell([members, now_ms = clock_.UnixMillis()](auto& ledger) {
-    ledger.KeepUnowned(members, now_ms);
-  });
+  Tell([members, now = clock_.Now()](auto& ledger) { ledger.KeepUnowned(members, now); });
 }
 
 void Meter::TellKept() {
@@ -146,9 +146,7 @@ void Meter::TellKept() {
   for (const auto& [id, owner] : parked_) ++kept[owner].parked;
   if (kept_ == kept) return;
   kept_ = kept;
-  Tell([kept = std::move(kept), now_ms = clock_.UnixMillis()](auto& ledger) {
-    ledger.Keep(kept, now_ms);
-  });
+  Tell([kept = std::move(kept), now = clock_.Now()](auto& ledger) { ledger.Keep(kept, now); });
 }
 
 void Meter::Refresh(const Sandbox& sandbox) {
@@ -170,8 +168,8 @@ void Meter::Refresh(const Sandbox& sandbox) {
   }
   if (found->second.held == held) return;
   found->second.held = held;
-  Tell([host_id = HostId(sandbox), held, now_ms = clock_.UnixMillis()](tenants::Ledger& ledger) {
-    ledger.Hold(host_id, held, now_ms);
+  Tell([host_id = HostId(sandbox), held, now = clock_.Now()](tenants::Ledger& ledger) {
+    ledger.Hold(host_id, held, now);
   });
 }
 
@@ -183,7 +181,6 @@ void Meter::Begin(const Sandbox& sandbox, const tenants::Held& held) {
                           .owner = sandbox.tenant,
                           .image = sandbox.spec.image,
                           .labels = sandbox.metadata,
-                          .started_ms = clock_.UnixMillis(),
                           .first = first,
                           .base = {}};
   part.base.cpu_us = sources_.prepared_cpu(sandbox.slot);
@@ -191,14 +188,14 @@ void Meter::Begin(const Sandbox& sandbox, const tenants::Held& held) {
   // less of its client's work is taken for the host's.
   const bool has_run = !sandbox.spec.template_id.empty();
   Tell(
-      [this, part = std::move(part), held, slot = sandbox.slot, has_run](auto& ledger) mutable {
+      [this, part = std::move(part), held, slot = sandbox.slot, has_run,
+       now = clock_.Now()](auto& ledger) mutable {
         // If the counters cannot be read, the client owes what the host has done.
         if (has_run) part.base = Read(slot, sources_.read_links()).value_or(part.base);
         // A slot has one owner.
         std::erase_if(slots_, [slot](const auto& entry) { return entry.second == slot; });
         slots_[part.id] = slot;
-        const int64_t started_ms = part.started_ms;
-        ledger.Begin(std::move(part), held, started_ms);
+        ledger.Begin(std::move(part), held, now);
       },
       has_run);
 }
@@ -214,12 +211,15 @@ void Meter::OnDestroyed(const std::string& host_id, const wire::EndReading& end)
     reading->bytes_out = end.bytes_out;
     if (end.disk_bytes != 0) reading->disk_bytes = end.disk_bytes;
   }
+  Instant ended{end.ended_ms, end.ended_boot_ms};
+  // An older spawner does not tell the boot clock's time.
+  if (ended.boot_ms == 0) ended.boot_ms = ended.unix_ms - clock_.Now().offset_ms();
   {
     const std::lock_guard lock(shared_.mutex);
     shared_.ended.push_back(host_id);
-    shared_.jobs.emplace_back([this, host_id, reading, ended_ms = end.ended_ms](auto& ledger) {
+    shared_.jobs.emplace_back([this, host_id, reading, ended](auto& ledger) {
       slots_.erase(host_id);
-      ledger.End(host_id, reading, ended_ms);
+      ledger.End(host_id, reading, ended);
     });
   }
   shared_.changed.notify_one();
@@ -300,7 +300,7 @@ void Meter::Answer(uint64_t number, Result<tenants::UsageAnswer> answer) {
 int64_t Meter::CheckpointAge() const {
   if (!on()) return -1;
   const std::lock_guard lock(shared_.mutex);
-  return shared_.committed_ms == 0 ? 0 : (clock_.UnixMillis() - shared_.committed_ms) / 1000;
+  return (clock_.BootMicros() - shared_.committed_us) / 1'000'000;
 }
 
 void Meter::Run() {
@@ -365,13 +365,13 @@ void Meter::Sample() {
     const std::lock_guard lock(shared_.mutex);
     for (const std::string& host_id : shared_.ended) readings.erase(host_id);
   }
-  const int64_t now_ms = clock_.UnixMillis();
+  const Instant now = clock_.Now();
   for (const auto& [host_id, reading] : readings) {
-    sources_.ledger->Sample(host_id, reading, now_ms);
+    sources_.ledger->Sample(host_id, reading, now);
   }
   const auto host_cpu = sources_.read_host_cpu();
   if (host_cpu) {
-    sources_.ledger->SampleHost(*host_cpu, clock_.UnixMillis());
+    sources_.ledger->SampleHost(*host_cpu, clock_.Now());
   } else {
     failed = host_cpu.error();
   }
@@ -383,7 +383,7 @@ void Meter::Sample() {
 }
 
 void Meter::Commit(bool durable, std::vector<std::string>* ended) {
-  const Status committed = sources_.ledger->Commit(clock_.UnixMillis(), durable);
+  const Status committed = sources_.ledger->Commit(clock_.Now(), durable);
   if (!committed) {
     if (!std::exchange(failing_, true)) {
       LogLine(LogLevel::kWarning, "cannot write the ledger of usage; trying again")
@@ -394,7 +394,7 @@ void Meter::Commit(bool durable, std::vector<std::string>* ended) {
   failing_ = false;
   if (durable) {
     const std::lock_guard lock(shared_.mutex);
-    shared_.committed_ms = clock_.UnixMillis();
+    shared_.committed_us = clock_.BootMicros();
   }
   while (!ended->empty()) {
     const size_t count = std::min(ended->size(), wire::kMaxEnds);

@@ -93,7 +93,8 @@ class Meter {
   using Answered = std::function<void(Result<tenants::UsageAnswer>)>;
   void Query(tenants::UsageQuery query, Answered done);
 
-  // Seconds since the last commit of all counters. Negative: metering is off.
+  // Seconds since the last commit of all counters, or since the daemon's start. Negative: metering
+  // is off.
   int64_t CheckpointAge() const;
 
  private:
@@ -119,7 +120,7 @@ class Meter {
     bool sample = false;             // all counters are to be read
     bool stop = false;
     std::deque<Asked> questions;
-    int64_t committed_ms = 0;
+    int64_t committed_us = 0;  // time of the boot clock
   };
 
   void Tick();

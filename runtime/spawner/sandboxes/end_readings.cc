@@ -5,13 +5,22 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 namespace atl::spawner {
+namespace {
+
+// The wall clock only orders the readings of an older spawner, because it may be stepped.
+std::pair<int64_t, int64_t> OrderOf(const Record& record) {
+  return {record.end.ended_boot_ms, record.end.ended_ms};
+}
+
+}  // namespace
 
 Status EndReadings::Load() {
   ATOLL_ASSIGN(std::vector<Record> records, ReadRecords(directory_.get()));
   std::sort(records.begin(), records.end(),
-            [](const Record& a, const Record& b) { return a.end.ended_ms < b.end.ended_ms; });
+            [](const Record& a, const Record& b) { return OrderOf(a) < OrderOf(b); });
   for (const Record& record : records) Add(record);
   return {};
 }

@@ -67,7 +67,12 @@ Result<std::vector<Record>> ReadRecords(int directory) {
     reader(record.sandbox, record.start_time);
     // The record of an older version ends before the fields that were appended later.
     if (!reader.complete()) reader(record.tier);
-    if (!reader.complete()) reader(record.link, record.end);
+    wire::EndReading& end = record.end;
+    if (!reader.complete()) {
+      reader(record.link, end.read, end.ended_ms, end.meters, end.bytes_in, end.bytes_out);
+      reader(end.disk_bytes);
+    }
+    if (!reader.complete()) reader(end.ended_boot_ms);
     if (!ValidSandboxId(name) || !reader.ok() || record.sandbox.id != name) {
       ::unlinkat(directory, name.c_str(), 0);
       continue;

@@ -560,7 +560,9 @@ void Sandboxes::ReadEnd(Sandbox& sandbox) const {
         .Add(meters.error());
   }
   record.end.read = meters.has_value();
-  record.end.ended_ms = SystemClock().UnixMillis();
+  const Instant now = SystemClock().Now();
+  record.end.ended_ms = now.unix_ms;
+  record.end.ended_boot_ms = now.boot_ms;
   if (meters) record.end.meters = *meters;
   record.end.meters.memory_bytes = memory_bytes;
   record.end.disk_bytes = host_.store.UpperBytes(slot);

@@ -15,11 +15,8 @@ namespace {
 constexpr char kPartColumns[] =
     "part, sandbox, owner, image, labels, record, started_ms, held_cpu, held_memory, held_ms, "
     "sampled_ms, cpu_us, memory_bytes, bytes_in, bytes_out, read_bytes, written_bytes, disk_bytes, "
-    "disk_ms, ended_ms, estimated, held_snapshots, held_parked";
-constexpr int kPartValues = 23;
-
-// Begins the name of an owner's part. The ids of other parts have no colon.
-constexpr std::string_view kOwners = "owner:";
+    "disk_ms, ended_ms, estimated, held_snapshots, held_parked, offset_ms";
+constexpr int kPartValues = 24;
 
 Status MakeTables(sqlite::Db& db) {
   std::string usage = "CREATE TABLE usage (hour INTEGER NOT NULL, number INTEGER NOT NULL";
@@ -55,7 +52,13 @@ Status AddWhatIsKept(sqlite::Db& db) {
       "ALTER TABLE parts ADD COLUMN held_parked INTEGER NOT NULL DEFAULT 0;"
       "ALTER TABLE host ADD COLUMN parked_us INTEGER NOT NULL DEFAULT 0");
 }
-constexpr sqlite::SchemaStep kUsageSteps[] = {MakeTables, AddWhatIsKept};
+
+// Times of a part are Unix times. This is the offset to the boot clock with which they were made;
+// 0: an older release made them.
+Status AddOffset(sqlite::Db& db) {
+  return db.Exec("ALTER TABLE parts ADD COLUMN offset_ms INTEGER NOT NULL DEFAULT 0");
+}
+constexpr sqlite::SchemaStep kUsageSteps[] = {MakeTables, AddWhatIsKept, AddOffset};
 
 std::string LabelsText(const std::map<std::string, std::string>& labels) {
   return JsonText(nlohmann::json(labels));
@@ -109,14 +112,14 @@ Ledger::Ledger(sqlite::Db db, std::string boot, const Settings& settings)
       settings_(settings) {}
 
 Result<std::unique_ptr<Ledger>> Ledger::Open(const std::string& path, const std::string& boot,
-                                             const Settings& settings) {
+                                             const Settings& settings, const Instant& now) {
   ATOLL_ASSIGN(sqlite::Db db, sqlite::Db::Open(path, {.log_bytes = 8 << 20, .durable = true}));
   if (auto migrated = sqlite::Migrate(db, kUsageSteps); !migrated) {
     return Fail(std::move(migrated).error().Wrap(path));
   }
   std::unique_ptr<Ledger> ledger(new Ledger(std::move(db), boot, settings));
   ATOLL_TRY(ledger->Prepare());
-  ATOLL_TRY(ledger->Load());
+  ATOLL_TRY(ledger->Load(now));
   return ledger;
 }
 
@@ -153,7 +156,8 @@ Status Ledger::Prepare() {
   return {};
 }
 
-Status Ledger::Load() {
+Status Ledger::Load(const Instant& now) {
+  opened_offset_ms_ = now.offset_ms();
   ATOLL_ASSIGN(sqlite::Stmt living, db_.Prepare(std::string("SELECT number, ") + kPartColumns +
                                                 " FROM parts WHERE ended_ms=0"));
   for (;;) {
@@ -176,16 +180,25 @@ Status Ledger::Load() {
   // The groups of an earlier boot are gone, and their counters with them.
   if (!boot.empty()) host_cpu_us_ = 0;
   EndOthers({});
-  // Snapshots are still there, parked sandboxes are not.
+  // Snapshots are still there, parked sandboxes are not. Only the wall clock knows how long the
+  // host was down.
   for (auto& [id, state] : parts_) {
-    state.changed = state.changed || state.held.parked != 0;
+    if (!IsOwners(state)) continue;
+    KeepUnixTimes(&state, now.offset_ms());
     state.held.parked = 0;
+    state.changed = true;
   }
   host_changed_ = true;
   return {};
 }
 
-Ledger::State Ledger::StateOf(const sqlite::Stmt& row) {
+void Ledger::KeepUnixTimes(State* state, int64_t offset_ms) {
+  const int64_t by_ms = state->offset_ms - offset_ms;
+  for (int64_t* time : {&state->held_ms, &state->sampled_ms, &state->disk_ms}) *time += by_ms;
+  state->offset_ms = offset_ms;
+}
+
+Ledger::State Ledger::StateOf(const sqlite::Stmt& row) const {
   State state;
   int column = 0;
   const auto number = [&] { return row.ColumnInt(column++); };
@@ -203,7 +216,7 @@ Ledger::State Ledger::StateOf(const sqlite::Stmt& row) {
   state.part.image = text();
   state.part.labels = LabelsOf(text());
   state.record = text();
-  state.part.started_ms = number();
+  state.started_ms = number();
   state.held.cpu_millis = counter();
   state.held.memory_bytes = counter();
   state.held_ms = number();
@@ -220,6 +233,8 @@ Ledger::State Ledger::StateOf(const sqlite::Stmt& row) {
   state.estimated = number() != 0;
   state.held.snapshot_bytes = counter();
   state.held.parked = counter();
+  const int64_t offset_ms = number();
+  KeepUnixTimes(&state, offset_ms != 0 ? offset_ms : opened_offset_ms_);
   state.changed = false;
   return state;
 }
@@ -241,22 +256,24 @@ Ledger::State* Ledger::Find(const std::string& part) {
   return &parts_.emplace(part, std::move(**read)).first->second;
 }
 
-void Ledger::Begin(UsagePart part, const Held& held, int64_t now_ms) {
+void Ledger::Begin(UsagePart part, const Held& held, const Instant& now) {
   if (State* const known = Find(part.id)) {
     known->changed = true;
     known->part.labels = std::move(part.labels);
     // It was believed to have ended with an earlier daemon.
     if (known->ended_ms != 0 && known->estimated) known->ended_ms = 0, known->estimated = false;
-    return Hold(known->part.id, held, now_ms);
+    return Hold(known->part.id, held, now);
   }
   State state;
   state.record = series_;
   state.held = held;
-  state.held_ms = state.sampled_ms = state.disk_ms = part.started_ms;
+  state.started_ms = now.unix_ms;
+  state.held_ms = state.sampled_ms = state.disk_ms = now.boot_ms;
+  state.offset_ms = now.offset_ms();
   state.last = part.base;
   state.last.memory_bytes.reset();
   state.last.disk_bytes.reset();
-  state.pending[part.started_ms / kHourMs].creates = part.first ? 1 : 0;
+  state.pending[now.unix_ms / kHourMs].creates = part.first ? 1 : 0;
   state.part = std::move(part);
   const std::string id = state.part.id;
   parts_.emplace(id, std::move(state));
@@ -269,10 +286,12 @@ void Ledger::Describe(const std::string& part, std::map<std::string, std::string
   state->changed = true;
 }
 
-void Ledger::Spread(Pending* pending, int64_t from_ms, int64_t to_ms, int64_t Amounts::*value,
+void Ledger::Spread(Pending* pending, int64_t from_ms, const Instant& to, int64_t Amounts::*value,
                     int64_t total) {
   if (total == 0) return;
   int64_t left = total;
+  from_ms += to.offset_ms();
+  const int64_t to_ms = to.unix_ms;
   for (int64_t at = from_ms; at / kHourMs < to_ms / kHourMs;) {
     const int64_t next = (at / kHourMs + 1) * kHourMs;
     const auto share =
@@ -285,28 +304,29 @@ void Ledger::Spread(Pending* pending, int64_t from_ms, int64_t to_ms, int64_t Am
   (*pending)[to_ms / kHourMs].*value += left;
 }
 
-void Ledger::Accrue(State& state, int64_t now_ms) {
-  const int64_t span_ms = now_ms - state.held_ms;
+void Ledger::Accrue(State& state, const Instant& now) {
+  const int64_t span_ms = now.boot_ms - state.held_ms;
   if (span_ms <= 0) return;
   const auto take = [&](int64_t Amounts::*value, uint64_t held) {
-    Spread(&state.pending, state.held_ms, now_ms, value, Signed(held) * span_ms);
+    Spread(&state.pending, state.held_ms, now, value, Signed(held) * span_ms);
   };
   take(&Amounts::cpu_reserved_us, state.held.cpu_millis);
   take(&Amounts::memory_reserved_kib_ms, state.held.memory_bytes / 1024);
   take(&Amounts::snapshot_kib_ms, state.held.snapshot_bytes / 1024);
   take(&Amounts::parked_us, state.held.parked * 1000);
-  state.held_ms = now_ms;
+  state.held_ms = now.boot_ms;
+  state.offset_ms = now.offset_ms();
   state.changed = true;
 }
 
-void Ledger::Hold(const std::string& part, const Held& held, int64_t now_ms) {
+void Ledger::Hold(const std::string& part, const Held& held, const Instant& now) {
   State* const state = Find(part);
-  if (state != nullptr && state->ended_ms == 0) SetHeld(*state, held, now_ms);
+  if (state != nullptr && state->ended_ms == 0) SetHeld(*state, held, now);
 }
 
-void Ledger::SetHeld(State& state, const Held& held, int64_t now_ms) {
+void Ledger::SetHeld(State& state, const Held& held, const Instant& now) {
   if (state.held == held) return;
-  Accrue(state, now_ms);
+  Accrue(state, now);
   state.held = held;
   state.changed = true;
 }
@@ -315,47 +335,53 @@ bool Ledger::IsOwners(const State& state) {
   return state.part.id.starts_with(kOwners);
 }
 
-void Ledger::Keep(const std::map<std::string, Held>& kept, int64_t now_ms) {
+Ledger::State Ledger::OwnersPart(const std::string& owner, const Instant& now) const {
+  State state;
+  state.record = series_;
+  state.part.id = std::string(kOwners) + owner;
+  state.part.owner = owner;
+  state.started_ms = now.unix_ms;
+  state.held_ms = state.sampled_ms = state.disk_ms = now.boot_ms;
+  state.offset_ms = now.offset_ms();
+  return state;
+}
+
+void Ledger::Keep(const std::map<std::string, Held>& kept, const Instant& now) {
   for (const auto& [owner, held] : kept) {
     const std::string id = std::string(kOwners) + owner;
-    if (Find(id) != nullptr) continue;
-    State state;
-    state.record = series_;
-    state.part.id = id;
-    state.part.owner = owner;
-    state.part.started_ms = state.held_ms = state.sampled_ms = state.disk_ms = now_ms;
-    parts_.emplace(id, std::move(state));
+    if (Find(id) == nullptr) parts_.emplace(id, OwnersPart(owner, now));
   }
   for (auto& [id, state] : parts_) {
     if (!IsOwners(state)) continue;
     const auto found = kept.find(state.part.owner);
-    SetHeld(state, found == kept.end() ? Held() : found->second, now_ms);
+    SetHeld(state, found == kept.end() ? Held() : found->second, now);
   }
 }
 
-void Ledger::KeepUnowned(uint64_t parked, int64_t now_ms) {
-  AccrueUnowned(now_ms);
+void Ledger::KeepUnowned(uint64_t parked, const Instant& now) {
+  AccrueUnowned(now);
   unowned_ = parked;
 }
 
-void Ledger::AccrueUnowned(int64_t now_ms) {
-  const int64_t span_ms = now_ms - unowned_ms_;
+void Ledger::AccrueUnowned(const Instant& now) {
+  const int64_t span_ms = now.boot_ms - unowned_ms_;
   if (unowned_ != 0 && span_ms > 0) {
-    Spread(&host_pending_, unowned_ms_, now_ms, &Amounts::parked_us,
+    Spread(&host_pending_, unowned_ms_, now, &Amounts::parked_us,
            Signed(unowned_) * span_ms * 1000);
   }
-  unowned_ms_ = now_ms;
+  unowned_ms_ = now.boot_ms;
 }
 
-void Ledger::TakeCounters(State& state, const UsageReading& reading, int64_t now_ms) {
+void Ledger::TakeCounters(State& state, const UsageReading& reading, const Instant& now) {
   UsageReading& last = state.last;
   state.changed = true;
-  const int64_t from_ms = std::min(state.sampled_ms, now_ms);
+  state.offset_ms = now.offset_ms();
+  const int64_t from_ms = std::min(state.sampled_ms, now.boot_ms);
   const int64_t cpu_us = Grown(reading.cpu_us, last.cpu_us);
-  Spread(&state.pending, from_ms, now_ms, &Amounts::cpu_us, cpu_us);
-  host_pending_[now_ms / kHourMs].cpu_us -= cpu_us;
+  Spread(&state.pending, from_ms, now, &Amounts::cpu_us, cpu_us);
+  host_pending_[now.unix_ms / kHourMs].cpu_us -= cpu_us;
   const auto take = [&](uint64_t UsageReading::*counter, int64_t Amounts::*value) {
-    Spread(&state.pending, from_ms, now_ms, value, Grown(reading.*counter, last.*counter));
+    Spread(&state.pending, from_ms, now, value, Grown(reading.*counter, last.*counter));
     last.*counter = std::max(last.*counter, reading.*counter);
   };
   last.cpu_us = std::max(last.cpu_us, reading.cpu_us);
@@ -365,62 +391,63 @@ void Ledger::TakeCounters(State& state, const UsageReading& reading, int64_t now
   take(&UsageReading::written_bytes, &Amounts::written_bytes);
 }
 
-void Ledger::TakeDisk(State& state, uint64_t bytes, int64_t now_ms) {
+void Ledger::TakeDisk(State& state, uint64_t bytes, const Instant& now) {
   // The first reading stands for half of the time before it: the disk was empty at the beginning.
   const uint64_t before = state.last.disk_bytes.value_or(0);
-  const int64_t span_ms = std::max<int64_t>(now_ms - state.disk_ms, 0);
-  Spread(&state.pending, state.disk_ms, now_ms, &Amounts::disk_kib_ms,
+  const int64_t span_ms = std::max<int64_t>(now.boot_ms - state.disk_ms, 0);
+  Spread(&state.pending, state.disk_ms, now, &Amounts::disk_kib_ms,
          Signed((before + bytes) / 2048) * span_ms);
   state.last.disk_bytes = bytes;
-  state.disk_ms = std::max(state.disk_ms, now_ms);
+  state.disk_ms = std::max(state.disk_ms, now.boot_ms);
+  state.offset_ms = now.offset_ms();
   state.changed = true;
 }
 
-void Ledger::SampleDisk(const std::string& part, uint64_t bytes, int64_t now_ms) {
+void Ledger::SampleDisk(const std::string& part, uint64_t bytes, const Instant& now) {
   State* const state = Find(part);
-  if (state != nullptr && state->ended_ms == 0) TakeDisk(*state, bytes, now_ms);
+  if (state != nullptr && state->ended_ms == 0) TakeDisk(*state, bytes, now);
 }
 
-void Ledger::CountCommands(const std::string& part, int64_t commands, int64_t now_ms) {
+void Ledger::CountCommands(const std::string& part, int64_t commands, const Instant& now) {
   State* const state = Find(part);
   if (state == nullptr) return;
-  state->pending[now_ms / kHourMs].commands += commands;
+  state->pending[now.unix_ms / kHourMs].commands += commands;
   state->changed = true;
 }
 
-void Ledger::Sample(const std::string& part, const UsageReading& reading, int64_t now_ms) {
+void Ledger::Sample(const std::string& part, const UsageReading& reading, const Instant& now) {
   State* const state = Find(part);
   if (state == nullptr || state->ended_ms != 0) return;
-  TakeCounters(*state, reading, now_ms);
-  Accrue(*state, now_ms);
+  TakeCounters(*state, reading, now);
+  Accrue(*state, now);
   if (reading.memory_bytes) {
     // The first sample stands for all the time before it.
     const uint64_t before = state->last.memory_bytes.value_or(*reading.memory_bytes);
-    const int64_t span_ms = std::max<int64_t>(now_ms - state->sampled_ms, 0);
-    Spread(&state->pending, state->sampled_ms, now_ms, &Amounts::memory_kib_ms,
+    const int64_t span_ms = std::max<int64_t>(now.boot_ms - state->sampled_ms, 0);
+    Spread(&state->pending, state->sampled_ms, now, &Amounts::memory_kib_ms,
            Signed((before + *reading.memory_bytes) / 2048) * span_ms);
     state->last.memory_bytes = reading.memory_bytes;
   }
-  state->sampled_ms = std::max(state->sampled_ms, now_ms);
+  state->sampled_ms = std::max(state->sampled_ms, now.boot_ms);
   state->changed = true;
 }
 
 void Ledger::End(const std::string& part, const std::optional<UsageReading>& reading,
-                 int64_t ended_ms) {
+                 const Instant& ended) {
   State* const state = Find(part);
   if (state == nullptr || (state->ended_ms != 0 && !state->estimated)) return;
   if (!reading) {
     if (state->ended_ms != 0) return;
-    state->ended_ms = std::max(state->sampled_ms, int64_t{1});
+    state->ended_ms = std::max(state->sampled_ms + state->offset_ms, int64_t{1});
     state->estimated = true;
     state->changed = true;
     return;
   }
-  ended_ms = std::max({ended_ms, state->sampled_ms, state->part.started_ms});
-  const int64_t span_ms = ended_ms - state->sampled_ms;
-  TakeCounters(*state, *reading, ended_ms);
-  Accrue(*state, ended_ms);
-  if (reading->disk_bytes) TakeDisk(*state, *reading->disk_bytes, ended_ms);
+  const int64_t span_ms = std::max<int64_t>(ended.boot_ms - state->sampled_ms, 0);
+  const Instant now{ended.offset_ms() + state->sampled_ms + span_ms, state->sampled_ms + span_ms};
+  TakeCounters(*state, *reading, now);
+  Accrue(*state, now);
+  if (reading->disk_bytes) TakeDisk(*state, *reading->disk_bytes, now);
   uint64_t mean = 0;
   if (!state->last.memory_bytes) {
     // It was too short for a sample.
@@ -429,9 +456,10 @@ void Ledger::End(const std::string& part, const std::optional<UsageReading>& rea
     mean =
         (*state->last.memory_bytes + reading->memory_bytes.value_or(*state->last.memory_bytes)) / 2;
   }
-  Spread(&state->pending, state->sampled_ms, ended_ms, &Amounts::memory_kib_ms,
+  Spread(&state->pending, state->sampled_ms, now, &Amounts::memory_kib_ms,
          Signed(mean / 1024) * span_ms);
-  state->sampled_ms = state->ended_ms = ended_ms;
+  state->sampled_ms = now.boot_ms;
+  state->ended_ms = now.unix_ms;
   state->estimated = false;
   state->changed = true;
 }
@@ -441,18 +469,18 @@ void Ledger::EndOthers(const std::unordered_set<std::string>& living) {
   for (const auto& [id, state] : parts_) {
     if (state.ended_ms == 0 && !IsOwners(state) && !living.contains(id)) others.push_back(id);
   }
-  for (const std::string& id : others) End(id, std::nullopt, 0);
+  for (const std::string& id : others) End(id, std::nullopt, {});
 }
 
-void Ledger::SampleHost(uint64_t cpu_us, int64_t now_ms) {
+void Ledger::SampleHost(uint64_t cpu_us, const Instant& now) {
   // The first start has no earlier value; the past belongs to nobody's ledger.
   const uint64_t before = host_cpu_us_.value_or(cpu_us);
-  host_pending_[now_ms / kHourMs].cpu_us += Grown(cpu_us, before);
+  host_pending_[now.unix_ms / kHourMs].cpu_us += Grown(cpu_us, before);
   host_cpu_us_ = cpu_us;
   host_changed_ = true;
-  AccrueUnowned(now_ms);
+  AccrueUnowned(now);
   for (auto& [id, state] : parts_) {
-    if (IsOwners(state) && state.held != Held()) Accrue(state, now_ms);
+    if (IsOwners(state) && state.held != Held()) Accrue(state, now);
   }
 }
 
@@ -470,11 +498,11 @@ Status Ledger::Write(State& state) {
   statement.Bind(++column, part.image);
   statement.Bind(++column, LabelsText(part.labels));
   statement.Bind(++column, state.record);
-  statement.Bind(++column, part.started_ms);
+  statement.Bind(++column, state.started_ms);
   number(state.held.cpu_millis);
   number(state.held.memory_bytes);
-  statement.Bind(++column, state.held_ms);
-  statement.Bind(++column, state.sampled_ms);
+  statement.Bind(++column, state.held_ms + state.offset_ms);
+  statement.Bind(++column, state.sampled_ms + state.offset_ms);
   number(state.last.cpu_us);
   known(state.last.memory_bytes);
   number(state.last.bytes_in);
@@ -482,11 +510,12 @@ Status Ledger::Write(State& state) {
   number(state.last.read_bytes);
   number(state.last.written_bytes);
   known(state.last.disk_bytes);
-  statement.Bind(++column, state.disk_ms);
+  statement.Bind(++column, state.disk_ms + state.offset_ms);
   statement.Bind(++column, state.ended_ms);
   statement.Bind(++column, int64_t{state.estimated});
   number(state.held.snapshot_bytes);
   number(state.held.parked);
+  statement.Bind(++column, state.offset_ms);
   int64_t row = state.number;
   if (row != 0) statement.Bind(++column, row);
   ATOLL_TRY(statement.Run());
@@ -500,7 +529,7 @@ Status Ledger::Write(State& state) {
   return {};
 }
 
-Status Ledger::Commit(int64_t now_ms, bool durable) {
+Status Ledger::Commit(const Instant& now, bool durable) {
   if (durable != durable_) {
     ATOLL_TRY(db_.Exec(durable ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL"));
     durable_ = durable;
@@ -535,9 +564,9 @@ Status Ledger::Commit(int64_t now_ms, bool durable) {
     parts_.at(id).number = number;
   }
   std::erase_if(parts_, [](const auto& entry) { return entry.second.ended_ms != 0; });
-  const Hour hour = now_ms / kHourMs;
+  const Hour hour = now.unix_ms / kHourMs;
   if (hour == pruned_) return {};
-  ATOLL_TRY(Prune(now_ms));
+  ATOLL_TRY(Prune(now));
   pruned_ = hour;
   return {};
 }
@@ -548,8 +577,8 @@ Result<int64_t> Ledger::Number(const std::string& sql) {
   return row ? statement.ColumnInt(0) : 0;
 }
 
-Status Ledger::Prune(int64_t now_ms) {
-  Hour first = now_ms / kHourMs - settings_.keep_hours;
+Status Ledger::Prune(const Instant& now) {
+  Hour first = now.unix_ms / kHourMs - settings_.keep_hours;
   ATOLL_ASSIGN(int64_t rows, Number("SELECT COUNT(*) FROM usage"));
   ATOLL_ASSIGN(const int64_t dropped,
                Number("SELECT COUNT(*) FROM usage WHERE hour<" + std::to_string(first)));

@@ -8,6 +8,10 @@
 // What an owner keeps beside its sandboxes, such as snapshots, has a part of the owner. It never
 // ends: a daemon that starts goes on with it, so the time without a daemon counts, too.
 //
+// Durations are those of the boot clock, so a step of the wall clock bills nothing. The wall clock
+// only says which hour an amount belongs to. Calls may come with moments from before and after a
+// step in any order.
+//
 // Changes are collected in memory until Commit, which writes all of them in one transaction. A
 // Commit that fails keeps them.
 //
@@ -20,10 +24,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/result.h"
 #include "runtime/base/sqlite.h"
 #include "runtime/tenants/usage/amounts.h"
@@ -51,7 +57,6 @@ struct UsagePart {
   std::string owner;    // tenant; "": the host
   std::string image;
   std::map<std::string, std::string> labels;
-  int64_t started_ms = 0;
   bool first = true;  // false: the sandbox had an earlier part
   UsageReading base;  // counters from before the sandbox owed anything
 };
@@ -108,51 +113,57 @@ class Ledger {
   // Opens or creates the file (":memory:" for tests). `boot`: the kernel's boot id, because
   // counters begin anew with each boot.
   static Result<std::unique_ptr<Ledger>> Open(const std::string& path, const std::string& boot,
-                                              const Settings& settings);
+                                              const Settings& settings, const Instant& now);
   Ledger(const Ledger&) = delete;
   Ledger& operator=(const Ledger&) = delete;
 
-  // Begins a part, or goes on with one that is known.
-  void Begin(UsagePart part, const Held& held, int64_t now_ms);
+  // Begins a part now, or goes on with one that is known.
+  void Begin(UsagePart part, const Held& held, const Instant& now);
   // Changes the labels of a part. They apply to all that it has used.
   void Describe(const std::string& part, std::map<std::string, std::string> labels);
-  void Hold(const std::string& part, const Held& held, int64_t now_ms);
+  void Hold(const std::string& part, const Held& held, const Instant& now);
   // Sets what each owner keeps. An owner that is not named keeps nothing.
-  void Keep(const std::map<std::string, Held>& kept, int64_t now_ms);
+  void Keep(const std::map<std::string, Held>& kept, const Instant& now);
   // Sets the number of parked sandboxes that are nobody's. They end with the process that has them.
-  void KeepUnowned(uint64_t parked, int64_t now_ms);
-  void Sample(const std::string& part, const UsageReading& reading, int64_t now_ms);
-  void SampleDisk(const std::string& part, uint64_t bytes, int64_t now_ms);
+  void KeepUnowned(uint64_t parked, const Instant& now);
+  void Sample(const std::string& part, const UsageReading& reading, const Instant& now);
+  void SampleDisk(const std::string& part, uint64_t bytes, const Instant& now);
   // Adds commands that have begun since the last call.
-  void CountCommands(const std::string& part, int64_t commands, int64_t now_ms);
+  void CountCommands(const std::string& part, int64_t commands, const Instant& now);
   // Ends a part. Without a reading, it ends at its last sample, and is marked as estimated until a
   // reading comes. A part that has ended with a reading ignores further ones; so does an unknown
   // part, whose use stays unallocated.
-  void End(const std::string& part, const std::optional<UsageReading>& reading, int64_t ended_ms);
+  void End(const std::string& part, const std::optional<UsageReading>& reading,
+           const Instant& ended);
   // Ends all parts but these, as estimated.
   void EndOthers(const std::unordered_set<std::string>& living);
   // `cpu_us`: processor time of all groups together since the boot, removed ones included. Call
   // after the samples. Counts what is kept until now.
-  void SampleHost(uint64_t cpu_us, int64_t now_ms);
+  void SampleHost(uint64_t cpu_us, const Instant& now);
 
   // `durable`: the commit survives power loss.
-  Status Commit(int64_t now_ms, bool durable);
+  Status Commit(const Instant& now, bool durable);
   // Answers from the committed amounts.
   Result<UsageAnswer> Query(const UsageQuery& query);
 
  private:
+  // Begins the id of an owner's part. The ids of other parts have no colon.
+  static constexpr std::string_view kOwners = "owner:";
   using Hour = int64_t;  // since the Unix epoch
   using Pending = std::map<Hour, Amounts>;
   struct State {
     UsagePart part;
-    int64_t number = 0;  // the row's; 0: not written yet
-    std::string record;  // bills have it and the number
+    int64_t number = 0;      // the row's; 0: not written yet
+    std::string record;      // bills have it and the number
+    int64_t started_ms = 0;  // Unix time
     Held held;
-    int64_t held_ms = 0;     // until when `held` is counted
+    // The boot clock's time until when `held` is counted.
+    int64_t held_ms = 0;
     int64_t sampled_ms = 0;  // time of `last`, its disk excepted
     UsageReading last;
-    int64_t disk_ms = 0;   // time of `last.disk_bytes`
-    int64_t ended_ms = 0;  // 0: it lives
+    int64_t disk_ms = 0;    // time of `last.disk_bytes`
+    int64_t offset_ms = 0;  // offset of the wall clock when these times were taken
+    int64_t ended_ms = 0;   // Unix time; 0: it lives
     bool estimated = false;
     bool changed = true;
     Pending pending;
@@ -160,23 +171,26 @@ class Ledger {
 
   Ledger(sqlite::Db db, std::string boot, const Settings& settings);
   Status Prepare();
-  Status Load();
+  Status Load(const Instant& now);
   // Finds a part in memory or in the file. Null: there is none.
   State* Find(const std::string& part);
   Result<std::optional<State>> Read(const std::string& part);
-  static State StateOf(const sqlite::Stmt& row);
-  // Adds an amount, in proportion to the hours between the two times.
-  static void Spread(Pending* pending, int64_t from_ms, int64_t to_ms, int64_t Amounts::*value,
+  State StateOf(const sqlite::Stmt& row) const;
+  // Moves the times of a part to another line of the boot clock, so that their Unix times stay.
+  static void KeepUnixTimes(State* state, int64_t offset_ms);
+  // Adds an amount, in proportion to the hours between a time of the boot clock and `to`.
+  static void Spread(Pending* pending, int64_t from_ms, const Instant& to, int64_t Amounts::*value,
                      int64_t total);
   static bool IsOwners(const State& state);
-  static void SetHeld(State& state, const Held& held, int64_t now_ms);
-  void AccrueUnowned(int64_t now_ms);
-  static void Accrue(State& state, int64_t now_ms);
-  void TakeCounters(State& state, const UsageReading& reading, int64_t now_ms);
-  static void TakeDisk(State& state, uint64_t bytes, int64_t now_ms);
+  static void SetHeld(State& state, const Held& held, const Instant& now);
+  void AccrueUnowned(const Instant& now);
+  static void Accrue(State& state, const Instant& now);
+  void TakeCounters(State& state, const UsageReading& reading, const Instant& now);
+  static void TakeDisk(State& state, uint64_t bytes, const Instant& now);
   Status Write(State& state);
-  Status Prune(int64_t now_ms);
+  Status Prune(const Instant& now);
   Result<int64_t> Number(const std::string& sql);
+  State OwnersPart(const std::string& owner, const Instant& now) const;
 
   // Statements are finalised before their connection.
   sqlite::Db db_;
@@ -189,9 +203,10 @@ class Ledger {
   std::unordered_map<std::string, State> parts_;
   std::optional<uint64_t> host_cpu_us_;
   bool host_changed_ = false;
-  Pending host_pending_;    // unallocated amounts
-  uint64_t unowned_ = 0;    // parked sandboxes
-  int64_t unowned_ms_ = 0;  // until when they are counted
+  Pending host_pending_;          // unallocated amounts
+  uint64_t unowned_ = 0;          // parked sandboxes
+  int64_t unowned_ms_ = 0;        // until when they are counted, on the boot clock
+  int64_t opened_offset_ms_ = 0;  // offset of the wall clock at the opening
   Hour complete_from_ = 0;
   Hour pruned_ = 0;  // when Prune ran last
   bool durable_ = true;

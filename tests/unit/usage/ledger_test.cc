@@ -26,7 +26,7 @@ class LedgerTest : public testing::Test {
   // A new daemon; what was not committed is lost.
   void Open(const std::string& boot = "b0071d00-0000", Ledger::Settings settings = {}) {
     ledger.reset();
-    auto opened = Ledger::Open(directory + "/usage.db", boot, settings);
+    auto opened = Ledger::Open(directory + "/usage.db", boot, settings, At(kNow));
     ASSERT_TRUE(opened) << opened.error().message();
     ledger = std::move(*opened);
   }
@@ -35,12 +35,11 @@ class LedgerTest : public testing::Test {
                    .sandbox = id,
                    .owner = owner,
                    .image = "busybox:latest",
-                   .labels = {{"team", owner + "-team"}},
-                   .started_ms = at_ms},
-                  {.cpu_millis = 500, .memory_bytes = 64 * kMib}, at_ms);
+                   .labels = {{"team", owner + "-team"}}},
+                  {.cpu_millis = 500, .memory_bytes = 64 * kMib}, At(at_ms));
   }
   void Commit(int64_t now_ms = kNow) {
-    const Status committed = ledger->Commit(now_ms, true);
+    const Status committed = ledger->Commit(At(now_ms), true);
     ASSERT_TRUE(committed) << committed.error().message();
   }
   UsageAnswer Ask(UsageQuery query = {}) {
@@ -59,6 +58,11 @@ class LedgerTest : public testing::Test {
     return sum;
   }
 
+  // A moment that is so long after the test's begin as `ms` is after kNow.
+  Instant At(int64_t ms) const { return {ms + stepped_ms, ms - kNow + uptime_ms}; }
+
+  int64_t stepped_ms = 0;  // size of the step that the wall clock has made
+  int64_t uptime_ms = 3 * kHourMs;
   std::string directory;
   std::unique_ptr<Ledger> ledger;
 };
@@ -66,12 +70,12 @@ class LedgerTest : public testing::Test {
 TEST_F(LedgerTest, AddsWhatIsNewInCounters) {
   Begin("a");
   UsageReading reading{.cpu_us = 1000, .memory_bytes = 10 * kMib, .bytes_in = 5, .bytes_out = 7};
-  ledger->Sample("a", reading, kNow + 10'000);
+  ledger->Sample("a", reading, At(kNow + 10'000));
   Commit();
   reading.cpu_us = 4000;
   reading.read_bytes = 11;
-  ledger->Sample("a", reading, kNow + 20'000);
-  ledger->Sample("a", reading, kNow + 20'000);
+  ledger->Sample("a", reading, At(kNow + 20'000));
+  ledger->Sample("a", reading, At(kNow + 20'000));
   Commit();
   const Amounts sum = Sum();
   EXPECT_EQ(sum.cpu_us, 4000);
@@ -86,30 +90,28 @@ TEST_F(LedgerTest, AddsWhatIsNewInCounters) {
 
 TEST_F(LedgerTest, MemoryIsATrapezoid) {
   Begin("a");
-  ledger->Sample("a", {.memory_bytes = 10 * kMib}, kNow + 10'000);
-  ledger->Sample("a", {.memory_bytes = 30 * kMib}, kNow + 20'000);
-  ledger->End("a", UsageReading{.memory_bytes = 50 * kMib}, kNow + 22'000);
+  ledger->Sample("a", {.memory_bytes = 10 * kMib}, At(kNow + 10'000));
+  ledger->Sample("a", {.memory_bytes = 30 * kMib}, At(kNow + 20'000));
+  ledger->End("a", UsageReading{.memory_bytes = 50 * kMib}, At(kNow + 22'000));
   Commit();
   EXPECT_EQ(Sum().memory_kib_ms, 1024 * (10 * 10'000 + 20 * 10'000 + 40 * 2'000));
 }
 
 TEST_F(LedgerTest, AShortLifeIsHalfOfItsPeak) {
   Begin("a");
-  ledger->End("a", UsageReading{.peak_memory_bytes = 30 * kMib}, kNow + 4'000);
+  ledger->End("a", UsageReading{.peak_memory_bytes = 30 * kMib}, At(kNow + 4'000));
   Commit();
   EXPECT_EQ(Sum().memory_kib_ms, 1024 * 15 * 4'000);
 }
 
 // The kernel's counter includes what the group used before the claim.
 TEST_F(LedgerTest, TheBaseIsNotOwed) {
-  ledger->Begin({.id = "a",
-                 .sandbox = "a",
-                 .started_ms = kNow,
-                 .base = {.cpu_us = 700, .bytes_in = 30, .read_bytes = 4}},
-                {}, kNow);
-  ledger->SampleHost(10'000, kNow);
-  ledger->End("a", UsageReading{.cpu_us = 1000, .bytes_in = 31, .read_bytes = 9}, kNow + 1000);
-  ledger->SampleHost(11'000, kNow + 1000);
+  ledger->Begin(
+      {.id = "a", .sandbox = "a", .base = {.cpu_us = 700, .bytes_in = 30, .read_bytes = 4}}, {},
+      At(kNow));
+  ledger->SampleHost(10'000, At(kNow));
+  ledger->End("a", UsageReading{.cpu_us = 1000, .bytes_in = 31, .read_bytes = 9}, At(kNow + 1000));
+  ledger->SampleHost(11'000, At(kNow + 1000));
   Commit();
   EXPECT_EQ(Sum().cpu_us, 300);
   EXPECT_EQ(Sum().bytes_in, 1);
@@ -119,36 +121,36 @@ TEST_F(LedgerTest, TheBaseIsNotOwed) {
 
 TEST_F(LedgerTest, TheDiskIsATrapezoidFromNothing) {
   Begin("a");
-  ledger->SampleDisk("a", 20 * kMib, kNow + 60'000);
+  ledger->SampleDisk("a", 20 * kMib, At(kNow + 60'000));
   Commit();
   Open();
-  ledger->SampleDisk("a", 40 * kMib, kNow + 120'000);
-  ledger->End("a", UsageReading{.disk_bytes = 60 * kMib}, kNow + 130'000);
-  ledger->SampleDisk("a", 90 * kMib, kNow + 180'000);
+  ledger->SampleDisk("a", 40 * kMib, At(kNow + 120'000));
+  ledger->End("a", UsageReading{.disk_bytes = 60 * kMib}, At(kNow + 130'000));
+  ledger->SampleDisk("a", 90 * kMib, At(kNow + 180'000));
   Commit();
   EXPECT_EQ(Sum().disk_kib_ms, 1024LL * (10 * 60'000 + 30 * 60'000 + 50 * 10'000));
   Begin("b");
-  ledger->End("b", UsageReading{}, kNow + 10'000);
+  ledger->End("b", UsageReading{}, At(kNow + 10'000));
   Commit();
   EXPECT_EQ(Sum().disk_kib_ms, 1024LL * (10 * 60'000 + 30 * 60'000 + 50 * 10'000)) << "no quotas";
 }
 
 TEST_F(LedgerTest, CommandsAreAddedUp) {
   Begin("a");
-  ledger->CountCommands("a", 3, kNow + 1000);
+  ledger->CountCommands("a", 3, At(kNow + 1000));
   Commit();
-  ledger->CountCommands("a", 2, kNow + kHourMs);
-  ledger->CountCommands("unknown", 2, kNow);
+  ledger->CountCommands("a", 2, At(kNow + kHourMs));
+  ledger->CountCommands("unknown", 2, At(kNow));
   Commit(kNow + kHourMs);
   EXPECT_EQ(Sum().commands, 5);
 }
 
 TEST_F(LedgerTest, NamedSandboxesHaveARowEach) {
   for (const char* id : {"a", "b", "c"}) Begin(id, "red");
-  ledger->Begin({.id = "b-1", .sandbox = "b", .owner = "red", .started_ms = kNow, .first = false},
-                {}, kNow);
-  for (const char* id : {"a", "b", "b-1"}) ledger->End(id, UsageReading{.cpu_us = 20}, kNow + 10);
-  ledger->Sample("c", {.cpu_us = 5}, kNow + 10);
+  ledger->Begin({.id = "b-1", .sandbox = "b", .owner = "red", .first = false}, {}, At(kNow));
+  for (const char* id : {"a", "b", "b-1"})
+    ledger->End(id, UsageReading{.cpu_us = 20}, At(kNow + 10));
+  ledger->Sample("c", {.cpu_us = 5}, At(kNow + 10));
   Commit();
   UsageQuery query{.since_ms = 0,
                    .until_ms = kNow + kHourMs,
@@ -170,10 +172,10 @@ TEST_F(LedgerTest, NamedSandboxesHaveARowEach) {
 }
 
 TEST_F(LedgerTest, WhatOwnersKeepCountsByTime) {
-  ledger->Keep({{"red", {.snapshot_bytes = 3 * kMib}}, {"blue", {.parked = 2}}}, kNow);
+  ledger->Keep({{"red", {.snapshot_bytes = 3 * kMib}}, {"blue", {.parked = 2}}}, At(kNow));
   ledger->Keep({{"red", {.snapshot_bytes = kMib, .parked = 1}}, {"blue", {.parked = 2}}},
-               kNow + 10'000);
-  ledger->SampleHost(0, kNow + 15'000);
+               At(kNow + 10'000));
+  ledger->SampleHost(0, At(kNow + 15'000));
   Commit();
   const auto of = [this](const std::string& owner) {
     const UsageAnswer answer = Ask();
@@ -188,9 +190,9 @@ TEST_F(LedgerTest, WhatOwnersKeepCountsByTime) {
   EXPECT_EQ(Sum().creates, 0);
   // Snapshots are there while no daemon runs.
   Open();
-  ledger->Keep({{"red", {.snapshot_bytes = kMib}}}, kNow + 25'000);
+  ledger->Keep({{"red", {.snapshot_bytes = kMib}}}, At(kNow + 25'000));
   ledger->EndOthers({});
-  ledger->SampleHost(0, kNow + 35'000);
+  ledger->SampleHost(0, At(kNow + 35'000));
   Commit();
   EXPECT_EQ(of("red").snapshot_kib_ms, 1024 * (3 * 10'000 + 25'000));
   EXPECT_EQ(of("red").parked_us, 15'000'000);
@@ -199,19 +201,20 @@ TEST_F(LedgerTest, WhatOwnersKeepCountsByTime) {
 }
 
 TEST_F(LedgerTest, OnlySnapshotsOutliveTheHost) {
-  ledger->Keep({{"red", {.snapshot_bytes = kMib, .parked = 1}}}, kNow);
-  ledger->SampleHost(0, kNow + 1'000);
+  ledger->Keep({{"red", {.snapshot_bytes = kMib, .parked = 1}}}, At(kNow));
+  ledger->SampleHost(0, At(kNow + 1'000));
   Commit();
   const std::string record = [this] {
     return Ask({.since_ms = kNow, .until_ms = kNow + 1, .by = UsageQuery::By::kSandbox})
         .rows.at(0)
         .record;
   }();
+  uptime_ms = 1'000;
   Open("b0072d00-0000");
   Commit();
   Open("b0072d00-0000");
-  ledger->Keep({{"red", {.snapshot_bytes = kMib}}}, kNow + 100'000);
-  ledger->SampleHost(0, kNow + 100'000);
+  ledger->Keep({{"red", {.snapshot_bytes = kMib}}}, At(kNow + 100'000));
+  ledger->SampleHost(0, At(kNow + 100'000));
   Commit();
   EXPECT_EQ(Sum().parked_us, 1'000'000);
   EXPECT_EQ(Sum().snapshot_kib_ms, 1024 * 100'000);
@@ -221,9 +224,9 @@ TEST_F(LedgerTest, OnlySnapshotsOutliveTheHost) {
 }
 
 TEST_F(LedgerTest, PoolsAreNobodys) {
-  ledger->KeepUnowned(2, kNow);
-  ledger->KeepUnowned(1, kNow + kHourMs);
-  ledger->SampleHost(0, kNow + kHourMs + 1'000);
+  ledger->KeepUnowned(2, At(kNow));
+  ledger->KeepUnowned(1, At(kNow + kHourMs));
+  ledger->SampleHost(0, At(kNow + kHourMs + 1'000));
   Commit();
   EXPECT_EQ(Ask().unallocated_parked_us, (2 * kHourMs + 1'000) * 1'000);
   EXPECT_EQ(Ask({.since_ms = kNow, .until_ms = kNow + 1}).unallocated_parked_us,
@@ -234,13 +237,13 @@ TEST_F(LedgerTest, PoolsAreNobodys) {
 TEST_F(LedgerTest, AnEndCountsOnceWhoeverReportsItAgain) {
   Begin("a");
   const UsageReading end{.cpu_us = 900, .bytes_out = 5};
-  ledger->End("a", end, kNow + 5000);
-  ledger->End("a", end, kNow + 6000);
+  ledger->End("a", end, At(kNow + 5000));
+  ledger->End("a", end, At(kNow + 6000));
   Commit();
-  ledger->End("a", end, kNow + 7000);
+  ledger->End("a", end, At(kNow + 7000));
   Commit();
   Open();
-  ledger->End("a", end, kNow + 8000);
+  ledger->End("a", end, At(kNow + 8000));
   Commit();
   EXPECT_EQ(Sum().cpu_us, 900);
   EXPECT_EQ(Sum().bytes_out, 5);
@@ -249,9 +252,9 @@ TEST_F(LedgerTest, AnEndCountsOnceWhoeverReportsItAgain) {
 }
 
 TEST_F(LedgerTest, AnUnknownEndStaysUnallocated) {
-  ledger->SampleHost(0, kNow);
-  ledger->End("a", UsageReading{.cpu_us = 900}, kNow + 5000);
-  ledger->SampleHost(900, kNow + 5000);
+  ledger->SampleHost(0, At(kNow));
+  ledger->End("a", UsageReading{.cpu_us = 900}, At(kNow + 5000));
+  ledger->SampleHost(900, At(kNow + 5000));
   Commit();
   EXPECT_TRUE(Ask().rows.empty());
   EXPECT_EQ(Ask().unallocated_cpu_us, 900);
@@ -261,12 +264,12 @@ TEST_F(LedgerTest, AnUnknownEndStaysUnallocated) {
 
 TEST_F(LedgerTest, ADaemonThatDiesLosesNothingThatWasCommitted) {
   Begin("a");
-  ledger->Sample("a", {.cpu_us = 1000, .memory_bytes = kMib}, kNow + 10'000);
+  ledger->Sample("a", {.cpu_us = 1000, .memory_bytes = kMib}, At(kNow + 10'000));
   Commit();
-  ledger->Sample("a", {.cpu_us = 5000, .memory_bytes = kMib}, kNow + 20'000);
+  ledger->Sample("a", {.cpu_us = 5000, .memory_bytes = kMib}, At(kNow + 20'000));
   Open();
   Begin("a", "", kNow + 30'000);
-  ledger->Sample("a", {.cpu_us = 7000, .memory_bytes = kMib}, kNow + 30'000);
+  ledger->Sample("a", {.cpu_us = 7000, .memory_bytes = kMib}, At(kNow + 30'000));
   Commit();
   EXPECT_EQ(Sum().cpu_us, 7000);
   EXPECT_EQ(Sum().creates, 1);
@@ -276,11 +279,12 @@ TEST_F(LedgerTest, ADaemonThatDiesLosesNothingThatWasCommitted) {
 
 TEST_F(LedgerTest, ADeadHostsSandboxesEndAtTheirLastSample) {
   Begin("a");
-  ledger->Sample("a", {.cpu_us = 1000}, kNow + 10'000);
-  ledger->SampleHost(50'000, kNow + 10'000);
+  ledger->Sample("a", {.cpu_us = 1000}, At(kNow + 10'000));
+  ledger->SampleHost(50'000, At(kNow + 10'000));
   Commit();
+  uptime_ms = 1'000;
   Open("another boot");
-  ledger->SampleHost(20, kNow + 60'000);
+  ledger->SampleHost(20, At(kNow + 60'000));
   Commit();
   EXPECT_EQ(Sum().cpu_us, 1000);
   EXPECT_EQ(Sum().cpu_reserved_us, 500 * 10'000);
@@ -291,23 +295,111 @@ TEST_F(LedgerTest, ADeadHostsSandboxesEndAtTheirLastSample) {
 TEST_F(LedgerTest, AReadingCorrectsAnEstimate) {
   Begin("a");
   Begin("b");
-  ledger->Sample("a", {.cpu_us = 1000}, kNow + 10'000);
+  ledger->Sample("a", {.cpu_us = 1000}, At(kNow + 10'000));
   Commit();
   ledger->EndOthers({"b"});
   Commit();
   EXPECT_FALSE(Ask().complete);
-  ledger->End("a", UsageReading{.cpu_us = 3000}, kNow + 12'000);
+  ledger->End("a", UsageReading{.cpu_us = 3000}, At(kNow + 12'000));
   Commit();
   EXPECT_EQ(Sum().cpu_us, 3000);
   EXPECT_TRUE(Ask().complete);
-  ledger->Sample("b", {.cpu_us = 10}, kNow + 20'000);
+  ledger->Sample("b", {.cpu_us = 10}, At(kNow + 20'000));
   Commit();
   EXPECT_EQ(Sum().cpu_us, 3010) << "the other one lives";
 }
 
+// Durations are those of the boot clock. `step`: what is done to the wall clock in between.
+class LedgerStepTest : public LedgerTest, public testing::WithParamInterface<int64_t> {
+ protected:
+  Amounts SumOfAll() {
+    Amounts sum;
+    for (const UsageRow& row : Ask({.since_ms = 0, .until_ms = kNow + 10'000 * kHourMs}).rows) {
+      for (const AmountField& field : kAmounts) sum.*field.value += row.amounts.*field.value;
+    }
+    return sum;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(, LedgerStepTest,
+                         testing::Values(0, 7 * kHourMs, -7 * kHourMs, 2'000, -2'000));
+
+TEST_P(LedgerStepTest, BillsNothing) {
+  Begin("a");
+  ledger->Keep({{"red", {.snapshot_bytes = kMib}}}, At(kNow));
+  ledger->KeepUnowned(1, At(kNow));
+  ledger->Sample("a", {.cpu_us = 1, .memory_bytes = 2 * kMib}, At(kNow + 10'000));
+  ledger->SampleDisk("a", 4 * kMib, At(kNow + 10'000));
+  Commit();
+  stepped_ms = GetParam();
+  ledger->Sample("a", {.cpu_us = 2, .memory_bytes = 2 * kMib}, At(kNow + 20'000));
+  ledger->SampleDisk("a", 4 * kMib, At(kNow + 20'000));
+  // A job of the time before the step comes late.
+  stepped_ms = 0;
+  ledger->Hold("a", {.cpu_millis = 500}, At(kNow + 20'000));
+  stepped_ms = GetParam();
+  ledger->End("a", UsageReading{.cpu_us = 3}, At(kNow + 30'000));
+  ledger->SampleHost(3, At(kNow + 30'000));
+  Commit();
+  const Amounts sum = SumOfAll();
+  EXPECT_EQ(sum.cpu_us, 3);
+  EXPECT_EQ(sum.cpu_reserved_us, 500 * 30'000);
+  EXPECT_EQ(sum.memory_reserved_kib_ms, 64 * 1024 * 20'000);
+  EXPECT_EQ(sum.memory_kib_ms, 2 * 1024 * 30'000);
+  EXPECT_EQ(sum.disk_kib_ms, 1024 * (2 * 10'000 + 4 * 10'000));
+  EXPECT_EQ(sum.snapshot_kib_ms, 1024 * 30'000);
+  EXPECT_EQ(Ask({.since_ms = 0, .until_ms = kNow + 10'000 * kHourMs}).unallocated_parked_us,
+            30'000'000);
+}
+
+TEST_P(LedgerStepTest, BillsNothingWhileNoDaemonRuns) {
+  Begin("a");
+  Begin("b");
+  ledger->Keep({{"red", {.snapshot_bytes = kMib}}}, At(kNow));
+  ledger->Sample("a", {.cpu_us = 1}, At(kNow + 10'000));
+  ledger->EndOthers({"a"});
+  Commit();
+  stepped_ms = GetParam();
+  Open();
+  ledger->Sample("a", {.cpu_us = 2}, At(kNow + 20'000));
+  ledger->End("b", UsageReading{.cpu_us = 2}, At(kNow + 20'000));
+  ledger->Keep({}, At(kNow + 20'000));
+  Commit();
+  EXPECT_EQ(SumOfAll().cpu_reserved_us, 2 * 500 * 20'000);
+  EXPECT_EQ(SumOfAll().snapshot_kib_ms, 1024 * 20'000);
+}
+
+TEST_P(LedgerStepTest, CountsInTheHourOfTheWallClock) {
+  Begin("a");
+  stepped_ms = GetParam();
+  ledger->Sample("a", {.cpu_us = 2}, At(kNow + kHourMs / 2));
+  Commit();
+  const int64_t hour = (kNow + kHourMs / 2 + GetParam()) / kHourMs * kHourMs;
+  EXPECT_GT(Ask({.since_ms = hour, .until_ms = hour + 1}).rows.at(0).amounts.cpu_us, 0);
+}
+
+// Its parts have Unix times only.
+TEST_F(LedgerTest, GoesOnWithALedgerOfAnOlderRelease) {
+  Begin("a");
+  Begin("b");
+  ledger->Sample("a", {.cpu_us = 1, .memory_bytes = kMib}, At(kNow + 10'000));
+  ledger->EndOthers({"a"});
+  Commit();
+  ledger.reset();
+  {
+    auto db = sqlite::Db::Open(directory + "/usage.db");
+    ASSERT_TRUE(db && db->Exec("UPDATE parts SET offset_ms=0"));
+  }
+  Open();
+  ledger->Sample("a", {.cpu_us = 1, .memory_bytes = kMib}, At(kNow + 20'000));
+  ledger->End("b", UsageReading{.cpu_us = 2}, At(kNow + 20'000));
+  Commit();
+  EXPECT_EQ(Sum().cpu_reserved_us, 2 * 500 * 20'000);
+  EXPECT_EQ(Sum().memory_kib_ms, 1024 * 20'000);
+}
+
 TEST_F(LedgerTest, HoursAreApart) {
   Begin("a", "", kNow + kHourMs / 2);
-  ledger->Sample("a", {.cpu_us = 4000}, kNow + 2 * kHourMs + kHourMs / 2);
+  ledger->Sample("a", {.cpu_us = 4000}, At(kNow + 2 * kHourMs + kHourMs / 2));
   Commit();
   const UsageAnswer steps =
       Ask({.since_ms = kNow, .until_ms = kNow + 3 * kHourMs, .step_hours = 1});
@@ -323,9 +415,9 @@ TEST_F(LedgerTest, HoursAreApart) {
 
 TEST_F(LedgerTest, HeldTimesTimeByState) {
   Begin("a");
-  ledger->Hold("a", {.cpu_millis = 0, .memory_bytes = 64 * kMib}, kNow + 1000);
-  ledger->Hold("a", {.cpu_millis = 0, .memory_bytes = 0}, kNow + 3000);
-  ledger->End("a", UsageReading{}, kNow + 9000);
+  ledger->Hold("a", {.cpu_millis = 0, .memory_bytes = 64 * kMib}, At(kNow + 1000));
+  ledger->Hold("a", {.cpu_millis = 0, .memory_bytes = 0}, At(kNow + 3000));
+  ledger->End("a", UsageReading{}, At(kNow + 9000));
   Commit();
   EXPECT_EQ(Sum().cpu_reserved_us, 500 * 1000);
   EXPECT_EQ(Sum().memory_reserved_kib_ms, 64 * 1024 * 3000);
@@ -335,7 +427,7 @@ TEST_F(LedgerTest, RowsByOwnerLabelImageAndSandbox) {
   for (const auto& [id, owner] :
        {std::pair{"a", "red"}, std::pair{"b", "red"}, std::pair{"c", "blue"}}) {
     Begin(id, owner);
-    ledger->End(id, UsageReading{.cpu_us = 100}, kNow + 10);
+    ledger->End(id, UsageReading{.cpu_us = 100}, At(kNow + 10));
   }
   Commit();
   const auto keys = [&](UsageQuery query) {
@@ -389,7 +481,7 @@ TEST_F(LedgerTest, RecordsAreUniqueAlsoAfterARestore) {
 
 TEST_F(LedgerTest, NewLabelsCountForAll) {
   Begin("a", "red");
-  ledger->Sample("a", {.cpu_us = 100}, kNow + 10);
+  ledger->Sample("a", {.cpu_us = 100}, At(kNow + 10));
   Commit();
   ledger->Describe("a", {{"team", "ops"}});
   Commit();
@@ -403,7 +495,7 @@ TEST_F(LedgerTest, ManyKeysAreOneAboveTheBound) {
   for (int i = 0; i < kMany; ++i) {
     const std::string id = "s" + std::to_string(i);
     Begin(id, id);
-    ledger->End(id, UsageReading{.cpu_us = 10}, kNow + 10);
+    ledger->End(id, UsageReading{.cpu_us = 10}, At(kNow + 10));
   }
   Commit();
   const UsageAnswer answer = Ask();
@@ -418,7 +510,7 @@ TEST_F(LedgerTest, TheOldestHoursGoFirst) {
   for (int hour = 0; hour < 5; ++hour) {
     const std::string id = std::to_string(hour);
     Begin(id, "", kNow + hour * kHourMs);
-    ledger->End(id, UsageReading{.cpu_us = 10}, kNow + hour * kHourMs + 10);
+    ledger->End(id, UsageReading{.cpu_us = 10}, At(kNow + hour * kHourMs + 10));
     Commit(kNow + hour * kHourMs);
   }
   Commit(kNow + 5 * kHourMs);
