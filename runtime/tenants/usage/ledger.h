@@ -6,7 +6,8 @@
 // begin again.
 //
 // What an owner keeps beside its sandboxes, such as snapshots, has a part of the owner. It never
-// ends: a daemon that starts goes on with it, so the time without a daemon counts, too.
+// ends: a daemon that starts goes on with it, so the time without a daemon counts, too. It also has
+// the amounts of the owner's sandboxes whose details are no longer kept.
 //
 // Durations are those of the boot clock, so a step of the wall clock bills nothing. The wall clock
 // only says which hour an amount belongs to. Calls may come with moments from before and after a
@@ -102,12 +103,16 @@ inline constexpr char kOtherKey[] = "_other";
 
 class Ledger {
  public:
+  static constexpr int64_t kRowBytes = 120;
   // Rows of an answer. All others are added up as kOtherKey.
   static constexpr size_t kMaxRows = 1000;
 
   struct Settings {
     int64_t keep_hours = 90 * 24;
-    // Amounts that are kept; 120 bytes each. The oldest hours go first.
+    // Amounts that are kept, of kRowBytes each; labels and images of parts that have ended count as
+    // so many more. Beyond that, the owners that have most lose the details of their oldest hours:
+    // these become one amount of the owner for each hour. So nobody's bill changes, and an owner
+    // that has less than its share loses nothing.
     int64_t most_rows = 2'000'000;
   };
   // Opens or creates the file (":memory:" for tests). `boot`: the kernel's boot id, because
@@ -149,6 +154,10 @@ class Ledger {
  private:
   // Begins the id of an owner's part. The ids of other parts have no colon.
   static constexpr std::string_view kOwners = "owner:";
+  // Begins the names of facts: the first hour whose details of an owner are kept.
+  static constexpr std::string_view kFolded = "folded:";
+  // One such share of the bound may come between two looks at it.
+  static constexpr int64_t kShares = 8;
   using Hour = int64_t;  // since the Unix epoch
   using Pending = std::map<Hour, Amounts>;
   struct State {
@@ -188,8 +197,13 @@ class Ledger {
   void TakeCounters(State& state, const UsageReading& reading, const Instant& now);
   static void TakeDisk(State& state, uint64_t bytes, const Instant& now);
   Status Write(State& state);
+  // Drops what is too old, and folds what is too much.
   Status Prune(const Instant& now);
-  Result<int64_t> Number(const std::string& sql);
+  Status DropBefore(Hour first);
+  // Costs of details by owner and hour, in rows: what folding the hours up to it would free.
+  using Costs = std::map<std::string, std::map<Hour, int64_t>>;
+  Result<Costs> FoldableCosts();
+  Status Fold(const std::string& owner, Hour last, const Instant& now);
   State OwnersPart(const std::string& owner, const Instant& now) const;
 
   // Statements are finalised before their connection.
@@ -208,7 +222,10 @@ class Ledger {
   int64_t unowned_ms_ = 0;        // until when they are counted, on the boot clock
   int64_t opened_offset_ms_ = 0;  // offset of the wall clock at the opening
   Hour complete_from_ = 0;
-  Hour pruned_ = 0;  // when Prune ran last
+  // The first hour whose details are kept, of owners that have lost some.
+  std::map<std::string, Hour> folded_;
+  Hour pruned_ = 0;    // when Prune ran last
+  int64_t added_ = 0;  // amounts written since then
   bool durable_ = true;
 };
 

@@ -505,8 +505,119 @@ TEST_F(LedgerTest, ManyKeysAreOneAboveTheBound) {
   EXPECT_EQ(Sum().creates, kMany);
 }
 
-TEST_F(LedgerTest, TheOldestHoursGoFirst) {
-  Open("b0071d00-0000", {.keep_hours = 100, .most_rows = 3});
+// Rows by sandbox without those of owners.
+std::map<std::string, int64_t> Detailed(const UsageAnswer& answer) {
+  std::map<std::string, int64_t> found;
+  for (const UsageRow& row : answer.rows) {
+    if (!row.key.empty()) found[row.key] += row.amounts.cpu_us;
+  }
+  return found;
+}
+
+TEST_F(LedgerTest, WhoHasTooMuchLosesDetailsOfItsOldestHours) {
+  Open("b0071d00-0000", {.keep_hours = 100, .most_rows = 12});
+  Begin("quiet", "blue");
+  ledger->End("quiet", UsageReading{.cpu_us = 7}, At(kNow + 10));
+  for (int i = 0; i < 20; ++i) {
+    const std::string id = "loud" + std::to_string(i);
+    const int64_t at = kNow + i / 5 * kHourMs;
+    Begin(id, "red", at);
+    ledger->End(id, UsageReading{.cpu_us = 10}, At(at + 10));
+    Commit(at);
+  }
+  Commit(kNow + 4 * kHourMs);
+  const auto of = [this](const std::string& owner, UsageQuery::By by) {
+    return Ask({.since_ms = kNow, .until_ms = kNow + 5 * kHourMs, .by = by, .owner = owner});
+  };
+  for (int start = 0; start < 2; ++start) {
+    const UsageAnswer red = of("red", UsageQuery::By::kTenant);
+    ASSERT_EQ(red.rows.size(), 1U);
+    EXPECT_EQ(red.rows[0].amounts.cpu_us, 200) << "the bill is the same";
+    EXPECT_EQ(red.rows[0].amounts.creates, 20);
+    EXPECT_EQ(red.rows[0].amounts.cpu_reserved_us, 20 * 500 * 10);
+    EXPECT_TRUE(red.complete);
+    const UsageAnswer details = of("red", UsageQuery::By::kSandbox);
+    EXPECT_FALSE(details.complete);
+    EXPECT_LE(Detailed(details).size(), 10U);
+    EXPECT_TRUE(Detailed(details).contains("loud19")) << "the newest";
+    EXPECT_FALSE(Detailed(details).contains("loud0"));
+    EXPECT_TRUE(Ask({.since_ms = kNow + 3 * kHourMs,
+                     .until_ms = kNow + 5 * kHourMs,
+                     .by = UsageQuery::By::kSandbox})
+                    .complete);
+    const UsageAnswer blue = of("blue", UsageQuery::By::kSandbox);
+    EXPECT_EQ(Detailed(blue), (std::map<std::string, int64_t>{{"quiet", 7}}));
+    EXPECT_TRUE(blue.complete);
+    EXPECT_FALSE(
+        Ask({.since_ms = kNow, .until_ms = kNow + 1, .by = UsageQuery::By::kLabel, .label = "team"})
+            .complete);
+    Open("b0071d00-0000", {.keep_hours = 100, .most_rows = 12});
+  }
+  // It goes on from the folded amounts.
+  Begin("later", "red", kNow + 4 * kHourMs);
+  ledger->End("later", UsageReading{.cpu_us = 1}, At(kNow + 4 * kHourMs));
+  Commit(kNow + 4 * kHourMs);
+  EXPECT_EQ(of("red", UsageQuery::By::kTenant).rows[0].amounts.cpu_us, 201);
+  // The hours in which details were lost are themselves too old.
+  Commit(kNow + 110 * kHourMs);
+  EXPECT_TRUE(Ask({.since_ms = kNow + 105 * kHourMs,
+                   .until_ms = kNow + 110 * kHourMs,
+                   .by = UsageQuery::By::kSandbox})
+                  .complete);
+}
+
+// A tenant that creates without end, within one hour.
+TEST_F(LedgerTest, ALivingPartGoesOnAfterItsAmountsWereFolded) {
+  Open("b0071d00-0000", {.keep_hours = 100, .most_rows = 16});
+  Begin("lives", "red");
+  ledger->Sample("lives", {.cpu_us = 5}, At(kNow + 10));
+  for (int i = 0; i < 40; ++i) {
+    const std::string id = "s" + std::to_string(i);
+    Begin(id, "red");
+    ledger->End(id, UsageReading{.cpu_us = 10}, At(kNow + 10));
+    Commit();
+    EXPECT_LE(
+        Detailed(
+            Ask({.since_ms = kNow, .until_ms = kNow + kHourMs, .by = UsageQuery::By::kSandbox}))
+            .size(),
+        16U + 2U);
+  }
+  ledger->End("lives", UsageReading{.cpu_us = 9}, At(kNow + 20));
+  Commit();
+  EXPECT_EQ(Sum().cpu_us, 409);
+  EXPECT_EQ(Sum().creates, 41);
+}
+
+TEST_F(LedgerTest, LongLabelsTakeMoreOfTheBound) {
+  Open("b0071d00-0000", {.keep_hours = 100, .most_rows = 100});
+  const auto label = [this](const std::string& id, size_t size) {
+    ledger->Describe(id, {{"team", std::string(size, 'x')}});
+  };
+  for (int i = 0; i < 10; ++i) {
+    const std::string id = "s" + std::to_string(i);
+    const int64_t at = kNow + i * kHourMs;
+    Begin(id, "red", at);
+    label(id, 20 * Ledger::kRowBytes);
+    ledger->End(id, UsageReading{.cpu_us = 10}, At(at + 10));
+    Begin("blue" + id, "blue", at);
+    ledger->End("blue" + id, UsageReading{.cpu_us = 1}, At(at + 10));
+    Commit(at);
+  }
+  Commit(kNow + 10 * kHourMs);
+  const auto detailed = [this](const std::string& owner) {
+    return Detailed(Ask({.since_ms = kNow,
+                         .until_ms = kNow + 12 * kHourMs,
+                         .by = UsageQuery::By::kSandbox,
+                         .owner = owner}))
+        .size();
+  };
+  EXPECT_LE(detailed("red"), 4U);
+  EXPECT_GE(detailed("red"), 2U);
+  EXPECT_EQ(detailed("blue"), 10U);
+}
+
+TEST_F(LedgerTest, WhatIsTooOldGoes) {
+  Open("b0071d00-0000", {.keep_hours = 3});
   for (int hour = 0; hour < 5; ++hour) {
     const std::string id = std::to_string(hour);
     Begin(id, "", kNow + hour * kHourMs);
@@ -517,9 +628,23 @@ TEST_F(LedgerTest, TheOldestHoursGoFirst) {
   EXPECT_EQ(Sum().cpu_us, 30);
   EXPECT_FALSE(Ask().complete);
   EXPECT_TRUE(Ask({.since_ms = kNow + 2 * kHourMs, .until_ms = kNow + 5 * kHourMs}).complete);
-  Open("b0071d00-0000", {.keep_hours = 1, .most_rows = 3});
-  Commit(kNow + 5 * kHourMs);
-  EXPECT_EQ(Sum().cpu_us, 10) << "of the hour that is kept";
+}
+
+// Many owners, or many estimates.
+TEST_F(LedgerTest, WhatCannotBeFoldedGoesByAge) {
+  Open("b0071d00-0000", {.keep_hours = 100, .most_rows = 8});
+  for (int hour = 0; hour < 4; ++hour) {
+    for (int i = 0; i < 3; ++i) {
+      const std::string id = std::to_string(hour) + "-" + std::to_string(i);
+      Begin(id, "owner" + std::to_string(i), kNow + hour * kHourMs);
+      ledger->End(id, UsageReading{.cpu_us = 10}, At(kNow + hour * kHourMs + 10));
+    }
+    Commit(kNow + hour * kHourMs);
+  }
+  Commit(kNow + 4 * kHourMs);
+  EXPECT_EQ(Sum().cpu_us, 60);
+  EXPECT_FALSE(Ask().complete);
+  EXPECT_TRUE(Ask({.since_ms = kNow + 2 * kHourMs, .until_ms = kNow + 5 * kHourMs}).complete);
 }
 
 }  // namespace
