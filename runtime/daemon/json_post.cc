@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "runtime/base/unique_fd.h"
 #include "runtime/http/base_url.h"
 #include "runtime/http/client.h"
 
@@ -12,14 +11,13 @@ Result<int> PostJson(const std::string& url, const http::Headers& headers, std::
                      int64_t timeout_us) {
   ATOLL_ASSIGN(const http::BaseUrl parsed, http::ParseBaseUrl(url));
   ATOLL_ASSIGN(const std::unique_ptr<http::Client> client, http::Client::Create(url));
-  ATOLL_ASSIGN(const UniqueFd limit, http::TimeLimit(timeout_us));
   http::Client::Call call;
   call.method = "POST";
   call.target = parsed.prefix.empty() ? "/" : "";
   call.headers = headers;
   call.headers.Set("Content-Type", "application/json");
   call.body = std::move(body);
-  call.cancel_fd = limit.get();
+  call.limit_us = timeout_us;
   ATOLL_ASSIGN(const http::Response response, client->Send(call));
   return response.status;
 }

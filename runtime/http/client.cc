@@ -40,27 +40,38 @@ class SocketClient final : public Client {
 
  private:
   Result<Response> Perform(const Call& call, const OnData* on_data) {
+    if (call.limit_us == 0) return PerformUntil(call.cancel_fd, call, on_data);
+    ATOLL_ASSIGN(const UniqueFd timer, TimeLimit(call.limit_us));
+    auto response = PerformUntil(timer.get(), call, on_data);
+    if (response || response.error().error_number() != ECANCELED) return response;
+    return Fail(Error(Code::kUnavailable,
+                      "no answer within " + std::to_string(call.limit_us / 1'000'000) + " s",
+                      ETIMEDOUT));
+  }
+
+  Result<Response> PerformUntil(int cancel_fd, const Call& call, const OnData* on_data) {
     ATOLL_ASSIGN(const std::string head, RequestHeadOf(call));
     if (socket_ && !socket_->IsQuiet()) socket_.reset();
     const bool kept = socket_.has_value();
-    auto response = Attempt(call, head, on_data);
+    auto response = Attempt(cancel_fd, call, head, on_data);
     if (response) return response;
     socket_.reset();
     // A kept connection may have been closed at the moment of its use.
     const bool repeat = kept && !heard_ && IsIdempotent(call.method) &&
                         response.error().error_number() != ECANCELED;
     if (!repeat) return response;
-    response = Attempt(call, head, on_data);
+    response = Attempt(cancel_fd, call, head, on_data);
     if (!response) socket_.reset();
     return response;
   }
 
-  Result<Response> Attempt(const Call& call, const std::string& head, const OnData* on_data) {
+  Result<Response> Attempt(int cancel_fd, const Call& call, const std::string& head,
+                           const OnData* on_data) {
     heard_ = false;
     if (!socket_) {
-      ATOLL_ASSIGN(socket_, ClientSocket::Connect(url_, trust_.get(), call.cancel_fd));
+      ATOLL_ASSIGN(socket_, ClientSocket::Connect(url_, trust_.get(), cancel_fd));
     }
-    socket_->set_cancel_fd(call.cancel_fd);
+    socket_->set_cancel_fd(cancel_fd);
     input_ = Buffer();
     bool answered = false;
     const Status sent = SendRequest(call, head, &answered);

@@ -36,11 +36,15 @@ class Client {
     // If set: when this descriptor becomes readable, the call is cancelled with kUnavailable and
     // error_number() ECANCELED, and the connection is closed. Nothing is read from the descriptor.
     int cancel_fd = -1;
+    // If set, instead of cancel_fd: the call fails with kUnavailable and error_number() ETIMEDOUT
+    // when so much time has passed, and the connection is closed. Resolving the name is not
+    // limited.
+    int64_t limit_us = 0;
   };
   // Sends a request and returns the answer, whatever its status. kUnavailable: the server cannot be
   // reached or breaks off. kResourceExhausted: the answer is over 64 MiB. Connecting takes at most
-  // 10 s; the answer has no deadline. A request that the server may have acted on is repeated only
-  // if its method is idempotent.
+  // 10 s; the answer has no deadline but that of the call. A request that the server may have acted
+  // on is repeated only if its method is idempotent.
   virtual Result<Response> Send(const Call& call) = 0;
   // Like Send, but streams the body of a 2xx answer, of any size, to `on_data`. If `on_data`
   // returns false, the connection is closed. The response's body is then empty.
@@ -48,7 +52,7 @@ class Client {
                                   const std::function<bool(std::string_view)>& on_data) = 0;
 };
 
-// Returns a descriptor that becomes readable after that time: a limit for Call::cancel_fd.
+// Returns a descriptor that becomes readable after that time.
 Result<UniqueFd> TimeLimit(int64_t micros);
 
 }  // namespace atl::http

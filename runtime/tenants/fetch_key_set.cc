@@ -26,11 +26,10 @@ Result<std::string> FetchKeySet(const std::string& address) {
   }
   const size_t path = std::min(address.find('/', kScheme.size()), address.size());
   ATOLL_ASSIGN(const auto client, http::Client::Create(address.substr(0, path)));
-  ATOLL_ASSIGN(const UniqueFd limit, http::TimeLimit(kFetchUs));
   http::Client::Call call;
   if (path != address.size()) call.target = address.substr(path);
   call.headers.Set("Accept", "application/json");
-  call.cancel_fd = limit.get();
+  call.limit_us = kFetchUs;
   std::string text;
   ATOLL_ASSIGN(const http::Response response, client->Stream(call, [&text](std::string_view part) {
     text.append(part);

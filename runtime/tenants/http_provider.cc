@@ -9,7 +9,6 @@
 #include "runtime/base/log.h"
 #include "runtime/base/sandbox_id.h"
 #include "runtime/base/sha256.h"
-#include "runtime/base/unique_fd.h"
 #include "runtime/http/base_url.h"
 #include "runtime/http/client.h"
 #include "runtime/tenants/tenants_file.h"
@@ -255,14 +254,13 @@ HttpProvider::Ask HttpAsk(const HttpProvider::Settings& settings) {
   return [settings](const std::string& key) -> Result<HttpProvider::Reply> {
     ATOLL_ASSIGN(const http::BaseUrl parsed, http::ParseBaseUrl(settings.endpoint));
     ATOLL_ASSIGN(const auto client, http::Client::Create(settings.endpoint));
-    ATOLL_ASSIGN(const UniqueFd limit, http::TimeLimit(settings.timeout_seconds * kSecondUs));
     http::Client::Call call;
     call.target = parsed.prefix.empty() ? "/" : "";
     call.headers.Set("OPEN-SANDBOX-API-KEY", key);
     if (!settings.auth_header.empty()) {
       call.headers.Set(settings.auth_header, settings.auth_token);
     }
-    call.cancel_fd = limit.get();
+    call.limit_us = settings.timeout_seconds * kSecondUs;
     ATOLL_ASSIGN(http::Response response, client->Send(call));
     return HttpProvider::Reply{response.status, std::move(response.body)};
   };

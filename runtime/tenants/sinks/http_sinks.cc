@@ -9,7 +9,6 @@
 #include "runtime/base/json_text.h"
 #include "runtime/base/sandbox_id.h"
 #include "runtime/base/sha256.h"
-#include "runtime/base/unique_fd.h"
 #include "runtime/http/base_url.h"
 #include "runtime/http/client.h"
 #include "runtime/tenants/audit/audit_line.h"
@@ -52,7 +51,6 @@ class Poster {
 
   Status Post(const Batch& batch, const char* type, const std::string& text) {
     ATOLL_ASSIGN(std::string body, Gzip(text));
-    ATOLL_ASSIGN(const UniqueFd limit, http::TimeLimit(kTimeoutUs));
     http::Client::Call call;
     call.method = "POST";
     call.target = target_;
@@ -68,7 +66,7 @@ class Poster {
       call.headers.Set("Atoll-Signature", "t=" + time + ",v1=" + HexEncode(mac));
     }
     call.body = std::move(body);
-    call.cancel_fd = limit.get();
+    call.limit_us = kTimeoutUs;
     ATOLL_ASSIGN(const http::Response answer, client_->Send(call));
     if (answer.status >= 200 && answer.status < 300) return {};
     return Fail(Code::kUnavailable, "the receiver answered " + std::to_string(answer.status));

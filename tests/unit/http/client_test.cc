@@ -247,6 +247,27 @@ TEST(Client, IsCancelledThroughADescriptor) {
   server.OnLoop([&] { never_answered.clear(); });
 }
 
+TEST(Client, ALimitOfTimeIsToldAsSuch) {
+  std::vector<std::shared_ptr<Exchange>> never_answered;
+  bool over = false;
+  RunningServer server([&](std::shared_ptr<Exchange> exchange) {
+    // A busy machine may take the request when its time is over.
+    if (!over) never_answered.push_back(std::move(exchange));
+  });
+  Client::Call call;
+  call.limit_us = 50'000;
+  const auto response = ClientOf(server.port())->Send(call);
+  ASSERT_FALSE(response.has_value());
+  EXPECT_EQ(response.error().code(), Code::kUnavailable);
+  EXPECT_EQ(response.error().error_number(), ETIMEDOUT);
+  EXPECT_NE(response.error().message().find("no answer within"), std::string::npos)
+      << response.error().message();
+  server.OnLoop([&] {
+    over = true;
+    never_answered.clear();
+  });
+}
+
 TEST(Client, ReportsWhatItCannotReach) {
   uint16_t port = 0;
   {

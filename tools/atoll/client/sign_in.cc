@@ -49,10 +49,9 @@ Result<http::Response> CallProvider(const std::string& address, http::Client::Ca
   ATOLL_TRY(CheckProviderAddress(address));
   const size_t path = std::min(address.find('/', sizeof "https://"), address.size());
   ATOLL_ASSIGN(const auto client, http::Client::Create(address.substr(0, path)));
-  ATOLL_ASSIGN(const UniqueFd limit, http::TimeLimit(kCallUs));
   if (path != address.size()) call.target = address.substr(path);
   call.headers.Set("Accept", "application/json");
-  call.cancel_fd = limit.get();
+  call.limit_us = kCallUs;
   auto response = client->Send(call);
   if (response) return response;
   return Fail(Code::kUnavailable, "the identity provider at " + Printable(address) +
