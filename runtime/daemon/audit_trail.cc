@@ -13,6 +13,8 @@ namespace atl::daemon {
 namespace {
 
 constexpr uint64_t kDaySeconds = 24 * 3600;
+// A receiver that restarts is no trouble.
+constexpr int64_t kPatienceUs = 10'000'000;
 
 // Returns the action of an event of a sandbox; empty: requests cause such events, and their own
 // lines tell of them.
@@ -30,6 +32,12 @@ std::string_view ActionOf(const sandbox::HistoryEvent& event) {
     return "sandbox.pause";
   }
   return {};
+}
+
+// Returns the microseconds for which the sink has taken no line; 0: it takes them.
+int64_t FailingFor(const sinks::Shipper& sink) {
+  const int64_t since_us = sink.failing_since_us();
+  return since_us == 0 ? 0 : MonotonicMicros() - since_us;
 }
 
 std::string Joined(const std::vector<std::string>& names) {
@@ -118,11 +126,19 @@ void AuditTrail::AddMetrics(MetricSet* metrics) const {
   }
   MetricFamily& failing = metrics->Gauge("atoll_audit_sink_oldest_unsent_seconds",
                                          "For how long a sink has taken no line.", {"sink"});
-  const int64_t now_ms = UnixMillis();
   for (const auto& sink : sinks_) {
-    const int64_t since = sink->failing_since_ms();
-    failing.Add(since == 0 ? 0.0 : static_cast<double>(now_ms - since) / 1e3, {sink->name()});
+    failing.Add(static_cast<double>(FailingFor(*sink)) / 1e6, {sink->name()});
   }
+}
+
+std::string AuditTrail::Trouble() const {
+  std::vector<std::string> names;
+  for (const auto& sink : sinks_) {
+    if (FailingFor(*sink) >= kPatienceUs) names.push_back(sink->name());
+  }
+  if (names.empty()) return {};
+  return "these sinks of the audit log take no lines: " + Joined(names) +
+         "; the daemon's log says why. Lines wait in the log's files";
 }
 
 void AuditTrail::Stopped() {

@@ -48,6 +48,8 @@ class AuditTrail {
   void Reloaded(const Reload& reload);
   void ReloadFailed();
   void AddMetrics(MetricSet* metrics) const;
+  // Returns which sinks take no lines, and have not for a while; empty: all do.
+  std::string Trouble() const;
 
  private:
   AuditTrail(std::unique_ptr<audit::AuditLog> log, std::shared_ptr<api::Auditor> auditor)

@@ -293,6 +293,7 @@ Status Daemon::Open() {
                                                Handle(std::move(exchange));
                                              }));
   if (directory_) directory_->OnEnd([this](const std::string&) { EndStale(); });
+  WatchPeers();
   ATOLL_TRY(ServeMetrics());
   ATOLL_TRY(ServeAdmin());
   return WatchSignals();
@@ -393,6 +394,7 @@ void Daemon::CollectOwn(MetricSet* metrics) const {
   if (certificate_ends_s_ != 0) certificate.Add(certificate_ends_s_);
   denials_->AddMetrics(metrics);
   if (audit_) audit_->AddMetrics(metrics);
+  tenants::Directory::AddMetrics(directory_.get(), metrics);
   metrics->Gauge("atoll_http_in_flight", "Requests being handled by the daemon.")
       .Add(concurrency_->in_hand());
   metrics
@@ -426,6 +428,14 @@ void Daemon::WatchCertificate() {
   }
   health_.Set("certificate", std::move(trouble));
   certificate_timer_ = loop_->After(kLookUs, [this] { WatchCertificate(); });
+}
+
+// Servers elsewhere that the daemon needs.
+void Daemon::WatchPeers() {
+  constexpr int64_t kLookUs = 10 * 1000 * 1000;
+  if (audit_) health_.Set("audit_sinks", audit_->Trouble());
+  if (directory_) health_.Set("tenants_provider", directory_->Trouble());
+  if (audit_ || directory_) loop_->After(kLookUs, [this] { WatchPeers(); });
 }
 
 Status Daemon::ExportMetrics() {

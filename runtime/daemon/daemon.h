@@ -89,6 +89,7 @@ class Daemon {
   void UseCertificate(const std::shared_ptr<const http::TlsContext>& tls);
   // Keeps the subject `certificate` of /health current as time passes.
   void WatchCertificate();
+  void WatchPeers();
   // Used by api::Api::Parts.
   // Call for each new spawner.
   void TakeTiers(const std::vector<std::string>& tiers);

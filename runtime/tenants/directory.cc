@@ -223,6 +223,40 @@ std::pair<size_t, size_t> Directory::CountKeys() const {
   return counts;
 }
 
+void Directory::AddMetrics(const Directory* directory, MetricSet* metrics) {
+  std::vector<TokenVerifier::KeyState> states;
+  if (directory != nullptr) states = directory->tokens_.KeyStates();
+  MetricFamily& ages = metrics->Gauge(
+      "atoll_oidc_jwks_age_seconds",
+      "Time since the keys of an identity provider were read. They are read when a token comes.",
+      {"issuer"});
+  for (const auto& state : states) {
+    if (state.age_seconds) ages.Add(*state.age_seconds, {state.issuer});
+  }
+  MetricFamily& up = metrics->Gauge(
+      "atoll_identity_provider_up",
+      "0: the keys of an identity provider could not be read a moment ago.", {"issuer"});
+  for (const auto& state : states) up.Add(state.away ? 0 : 1, {state.issuer});
+  MetricFamily& provider = metrics->Gauge(
+      "atoll_tenants_provider_up", "0: the HTTP provider of tenants did not answer a moment ago.");
+  if (directory == nullptr || !directory->parts_.provider) return;
+  provider.Add(directory->parts_.provider->is_away() ? 0 : 1);
+}
+
+std::string Directory::Trouble() const {
+  // Addresses stay in the log, because anybody may read health.
+  constexpr char kTail[] =
+      " cannot be reached: known callers are served for tenants.max_stale_seconds, others are not; "
+      "the daemon's log says why";
+  if (parts_.provider && parts_.provider->is_away()) {
+    return std::string("the provider of tenants") + kTail;
+  }
+  for (const TokenVerifier::KeyState& state : tokens_.KeyStates()) {
+    if (state.away) return std::string("an identity provider") + kTail;
+  }
+  return {};
+}
+
 void Directory::End(const std::string& key_id) {
   LogLine(LogLevel::kInfo, "a key has ended").Add("key", key_id);
   parts_.loop.Post(guard_([this, key_id] {

@@ -19,6 +19,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/guard.h"
 #include "runtime/base/loop.h"
+#include "runtime/base/metrics.h"
 #include "runtime/base/result.h"
 #include "runtime/tenants/denial.h"
 #include "runtime/tenants/http_provider.h"
@@ -102,6 +103,10 @@ class Directory {
 
   // Returns the number of living and of ended keys in the store.
   std::pair<size_t, size_t> CountKeys() const;
+  // Null: there are no tenants. The families are told nevertheless, so that alerts can name them.
+  static void AddMetrics(const Directory* directory, MetricSet* metrics);
+  // Returns which provider cannot be reached; empty: none is known to be away.
+  std::string Trouble() const;
 
  private:
   struct FileKey {

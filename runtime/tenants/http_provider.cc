@@ -22,6 +22,8 @@ constexpr int64_t kMostTtl = 3600;
 // A refused key is not asked for again for this long, and neither is a provider that fails.
 constexpr int64_t kRefusedUs = 10 * kSecondUs;
 constexpr int64_t kDownUs = 5 * kSecondUs;
+// A provider that nobody has asked since may be back.
+constexpr int64_t kAwayUs = 300 * kSecondUs;
 constexpr int64_t kRefreshUs = 5 * kSecondUs;
 constexpr size_t kMaxKey = 512;
 constexpr size_t kMaxAnswer = 64 << 10;
@@ -151,6 +153,8 @@ void HttpProvider::AskNext() {
 void HttpProvider::Take(const std::string& hash, const Result<Reply>& answer) {
   const int64_t now = clock_.BootMicros();
   Authenticated verdict = tl::unexpected(Denial::kUnavailable);
+  const bool away = !answer || answer->status >= kServerError;
+  away_until_us_ = away ? now + kAwayUs : 0;
   if (answer && answer->status == 200 && Learn(hash, waiting_.at(hash).key, answer->body)) {
     verdict = IdentityOf(known_.at(hash));
   } else if (answer && SaysUnknown(answer->status)) {
@@ -163,7 +167,7 @@ void HttpProvider::Take(const std::string& hash, const Result<Reply>& answer) {
     verdict = tl::unexpected(Denial::kUnknown);
   } else {
     // Other answers may be due to this one key, so they stop nobody else.
-    if (!answer || answer->status >= kServerError) down_until_us_ = now + kDownUs;
+    if (away) down_until_us_ = now + kDownUs;
     Complain(answer);
     verdict = StaleOf(hash);
   }

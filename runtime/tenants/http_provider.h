@@ -70,6 +70,8 @@ class HttpProvider {
   // Returns true if the provider has vouched for the key and not refused it since, though the
   // answer may be too old to count.
   bool HasVouchedFor(std::string_view key) const;
+  // Returns true if the provider's last answer was a 5xx, or none, in the last five minutes.
+  bool is_away() const { return clock_.BootMicros() < away_until_us_; }
   // `ended` is called with the id of each key that the provider does not vouch for any more.
   void OnEnd(std::function<void(const std::string& key_id)> ended) { on_end_ = std::move(ended); }
 
@@ -117,6 +119,7 @@ class HttpProvider {
   std::deque<std::string> queue_;           // hashes of waiting_, in order
   std::map<std::string, std::string> ids_;  // key id → hash
   bool asking_ = false;
+  int64_t away_until_us_ = 0;  // 0: the last question had an answer
   int64_t down_until_us_ = 0;  // the provider failed; it is not asked before this
   int64_t silent_until_us_ = 0;
   Loop::Id timer_ = 0;

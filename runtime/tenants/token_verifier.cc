@@ -195,6 +195,8 @@ void TokenVerifier::Took(const std::string& name, const std::string& address, Ke
   const auto issuer = issuers_.find(name);
   if (issuer == issuers_.end() || issuer->second.address != address) return;
   issuer->second.asking = false;
+  // A provider that nobody has asked since may be back.
+  issuer->second.away_until_us = keys ? 0 : clock_.BootMicros() + kFreshUs;
   if (keys) {
     issuer->second.keys = *std::move(keys);
     issuer->second.fetched_us = clock_.BootMicros();
@@ -312,6 +314,19 @@ void TokenVerifier::Answer(const std::string& hash, const Authenticated& verdict
   const Waiting waiting = std::move(found->second);
   waiting_.erase(found);
   for (const auto& done : waiting.done) done(verdict);
+}
+
+std::vector<TokenVerifier::KeyState> TokenVerifier::KeyStates() const {
+  std::vector<KeyState> states;
+  for (const auto& [name, issuer] : issuers_) {
+    const int64_t now_us = clock_.BootMicros();
+    KeyState& state = states.emplace_back();
+    state.issuer = name;
+    state.away = now_us < issuer.away_until_us;
+    if (issuer.keys == nullptr) continue;
+    state.age_seconds = (now_us - issuer.fetched_us) / kTokenSecondUs;
+  }
+  return states;
 }
 
 Authenticated TokenVerifier::Find(const std::string& key_id) const {

@@ -82,6 +82,13 @@ class TokenVerifier {
   void Authenticate(std::string_view token, bool may_ask, std::function<void(Authenticated)> done);
   // Returns the holder with that key id whose newest token has not expired.
   Authenticated Find(const std::string& key_id) const;
+  // The keys of an issuer, for metrics and health.
+  struct KeyState {
+    std::string issuer;
+    std::optional<int64_t> age_seconds;  // none: they have never been read
+    bool away = false;                   // the last attempt failed, in the last five minutes
+  };
+  std::vector<KeyState> KeyStates() const;
   // `ended` is called with the key id of a holder whose last token has expired, and of one whom no
   // rule lets in any more.
   void OnEnd(std::function<void(const std::string& key_id)> ended) { on_end_ = std::move(ended); }
@@ -92,6 +99,7 @@ class TokenVerifier {
     std::shared_ptr<const KeySet> keys;  // null: never fetched
     int64_t fetched_us = 0;              // time of `keys`
     int64_t asked_us = 0;                // time of the last fetch, whatever its result; 0: none
+    int64_t away_until_us = 0;           // 0: the last fetch did not fail
     bool asking = false;                 // waits for its fetch, or for its turn
     std::vector<std::string> waiting;    // hashes of tokens that wait for the fetch
   };

@@ -99,11 +99,18 @@ class Sinks(Pair):
 
         server.refuses = True
         self.send_events(daemon, 'second')
+        name = r'https-+localhost-[0-9]+-audit'
+        until(lambda: re.search(name, daemon.request('GET', '/health').get('troubles', {}).get('audit_sinks', '')),
+              60 * SLOWNESS, 'health tells it')
+        behind = re.search(r'(?m)^atoll_audit_sink_oldest_unsent_seconds\{sink="%s"\} (\S+)$' % name,
+                           daemon.send('GET', '/v1/metrics').read().decode())
+        self.assertGreater(float(behind[1]), 5)
         daemon.kill()
         daemon.start()
         self.send_events(daemon, 'third')
         server.refuses = False
         until(lambda: set(self.lines()) <= set(taken()), 120 * SLOWNESS, 'all lines after it was away')
+        until(lambda: 'audit_sinks' not in daemon.request('GET', '/health').get('troubles', {}), 60 * SLOWNESS)
         ours = [line for line in dict.fromkeys(taken())]
         self.assertEqual(ours, self.lines())
         metrics = daemon.send('GET', '/v1/metrics').read().decode()

@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import pathlib
+import re
 import shutil
 import tempfile
 import time
@@ -81,7 +82,7 @@ class Oidc(unittest.TestCase):
         cls.provider = cls.enterClassContext(idp.Provider(cls.top))
         cls.rules = RULES.format(provider=cls.provider.issuer, keys=cls.forge.path)
         cls.daemon = cls.enterClassContext(OidcDaemon(cls.top, cls.rules))
-        cls.daemon.key = cls.daemon.new_key('admin')
+        cls.daemon.key = cls.admin = cls.daemon.new_key('admin')
         cls.image = shell_image(cls.daemon)
 
     def claims(self, **changes):
@@ -348,10 +349,27 @@ class Oidc(unittest.TestCase):
         self.daemon.start()
         status, text = self.ask(rotated, source='127.0.9.1')
         self.assertEqual((status, json.loads(text)['code']), (503, 'TENANT_PROVIDER_UNAVAILABLE'))
+        self.assertEqual(self.provider_up(), 0)
+        until(lambda: 'identity provider' in self.troubles().get('tenants_provider', ''), patience, 'health tells it')
+        self.assertNotIn(self.provider.issuer, json.dumps(self.troubles()), 'anybody may read it')
         self.assertEqual(self.ask(self.forge.sign(self.claims()))[0], 200, 'another issuer is not held up')
         self.provider.start()
         again = self.provider.token('red-ci')
         until(lambda: self.ask(again, source='127.0.9.1')[0] == 200, patience, 'the provider is back')
+        self.assertEqual(self.provider_up(), 1)
+        self.assertRegex(self.metrics(), r'(?m)^atoll_oidc_jwks_age_seconds\{issuer="%s"\} \d+$'
+                         % re.escape(self.provider.issuer))
+        until(lambda: 'tenants_provider' not in self.troubles(), patience, 'health is clear')
+
+    def metrics(self):
+        return self.daemon.ask(self.admin, 'GET', '/v1/metrics')[1]
+
+    def provider_up(self):
+        return int(re.search(r'(?m)^atoll_identity_provider_up\{issuer="%s"\} ([01])$'
+                             % re.escape(self.provider.issuer), self.metrics())[1])
+
+    def troubles(self):
+        return json.loads(self.daemon.ask(self.admin, 'GET', '/health')[1]).get('troubles', {})
 
 
 if __name__ == '__main__':

@@ -147,14 +147,14 @@ void Shipper::Run() {
   while (!Sleep(wait_ms)) {
     const auto sent = SendSome();
     if (sent) {
-      if (failing_since_ms_.exchange(0) != 0) {
+      if (failing_since_us_.exchange(0) != 0) {
         LogLine(LogLevel::kInfo, "a sink of the audit log works again").Add("sink", name_);
       }
       wait_ms = *sent ? 0 : kLookMs;
       continue;
     }
-    if (failing_since_ms_ == 0) {
-      failing_since_ms_ = UnixMillis();
+    if (failing_since_us_ == 0) {
+      failing_since_us_ = MonotonicMicros();
       LogLine(LogLevel::kWarning, "a sink of the audit log does not take its lines; trying again")
           .Add("sink", name_)
           .Add(sent.error());

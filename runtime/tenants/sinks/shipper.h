@@ -38,8 +38,8 @@ class Shipper {
   uint64_t needed() const { return file_; }
   uint64_t sent() const { return seq_; }
   uint64_t lost() const { return lost_; }
-  // Returns the milliseconds since the Unix epoch at which sending began to fail; 0: it works.
-  int64_t failing_since_ms() const { return failing_since_ms_; }
+  // Returns the microseconds of CLOCK_MONOTONIC at which sending began to fail; 0: it works.
+  int64_t failing_since_us() const { return failing_since_us_; }
 
  private:
   Shipper(UniqueFd directory, UniqueFd stop, std::string name, std::unique_ptr<Sink> sink,
@@ -63,7 +63,7 @@ class Shipper {
   bool cursor_kept_ = true;  // false: its last write failed
   std::atomic<uint64_t> seq_ = 0;
   std::atomic<uint64_t> lost_ = 0;
-  std::atomic<int64_t> failing_since_ms_ = 0;
+  std::atomic<int64_t> failing_since_us_ = 0;
   std::thread thread_;
 };
 

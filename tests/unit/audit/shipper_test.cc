@@ -58,7 +58,7 @@ TEST(ShipperTest, LinesLeaveThoughTheCursorCannotBeWritten) {
     EXPECT_TRUE(taken.more.wait_for(lock, std::chrono::seconds(60), [&] {
       return taken.lines >= kLines;
     })) << taken.lines;
-    EXPECT_EQ((*shipper)->failing_since_ms(), 0) << "the sink has taken everything";
+    EXPECT_EQ((*shipper)->failing_since_us(), 0) << "the sink has taken everything";
   }
   ASSERT_TRUE(sys::RemoveTree(AT_FDCWD, directory));
 }

@@ -96,11 +96,14 @@ TEST_F(HttpProviderTest, AnOldAnswerCountsWhileTheProviderIsAway) {
   down = false;
   loop.Pass(6 * kSecond);
   EXPECT_EQ(Ask("key"), "red");
+  EXPECT_FALSE(provider->is_away());
 }
 
 TEST_F(HttpProviderTest, AFailingProviderIsNotAskedForEachRequest) {
   down = true;
+  EXPECT_FALSE(provider->is_away());
   EXPECT_EQ(Ask("a"), "unavailable");
+  EXPECT_TRUE(provider->is_away());
   EXPECT_EQ(Ask("b"), "unavailable");
   EXPECT_EQ(asked.size(), 1U);
 }

@@ -163,6 +163,27 @@ TEST_F(TokenVerifierTest, KeysOfBeforeCountWhileTheProviderIsAway) {
   EXPECT_EQ(Ask(fresh("dave")), Denied(Denial::kUnknown));
 }
 
+TEST_F(TokenVerifierTest, TellsTheAgeOfKeysAndWhoIsAway) {
+  const auto state = [this] { return verifier->KeyStates().at(0); };
+  EXPECT_EQ(verifier->KeyStates().size(), 1U);
+  EXPECT_EQ(state().issuer, kIssuer);
+  EXPECT_FALSE(state().age_seconds || state().away) << "nobody has asked yet";
+  answer = Fail(Code::kUnavailable, "away");
+  Ask(Rsa().Sign(UsualClaims()));
+  EXPECT_TRUE(!state().age_seconds && state().away);
+  Pass(31);
+  answer = KeySetText();
+  Ask(Rsa().Sign(UsualClaims()));
+  Pass(7);
+  EXPECT_TRUE(state().age_seconds == 7 && !state().away);
+  answer = Fail(Code::kUnavailable, "away");
+  Pass(300);
+  Ask(Rsa().Sign(With("sub", "bob")));
+  EXPECT_TRUE(state().age_seconds == 307 && state().away);
+  Pass(301);
+  EXPECT_FALSE(state().away) << "nobody has asked since";
+}
+
 TEST_F(TokenVerifierTest, AKeySetOfTooManyKeysIsNone) {
   std::vector<json> keys(kMaxKeysOfSet, Ec().Public());
   keys.push_back(Rsa().Public());
