@@ -89,7 +89,8 @@ class Monitoring(Pair):
     def setUpClass(cls):
         super().setUpClass()
         make_pair(cls.top, days=2)  # soon enough for the one alert that fires
-        cls.daemon = cls.enterClassContext(Daemon(metrics_listen=LISTEN, **cls.settings))
+        cls.daemon = cls.enterClassContext(Daemon(
+            metrics_listen=LISTEN, audit_enabled='on', usage_keep_days=1, **cls.settings))
         cls.image = cls.daemon.import_busybox()
 
     def scrape(self):
@@ -158,6 +159,9 @@ class Monitoring(Pair):
         checked = subprocess.run(['promtool', 'check', 'rules', MONITORING / 'rules.yml'],
                                  text=True, capture_output=True, check=False)
         self.assertEqual(checked.returncode, 0, checked.stderr)
+        checked = subprocess.run(['promtool', 'test', 'rules', MONITORING / 'rules_test.yml'],
+                                 text=True, capture_output=True, check=False)
+        self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
 
     def test_what_the_kernel_counts(self):
         self.load()
