@@ -7,7 +7,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "runtime/base/log.h"
 #include "runtime/base/sandbox_id.h"
@@ -58,9 +61,52 @@ Result<Tail> ReadTail(int fd, uint64_t size) {
   return tail;
 }
 
-// Compresses and deletes files that have ended. Returns the first error.
-Status TrimFiles(int directory, const LogSettings& settings, uint64_t current, uint64_t needed,
-                 int64_t now_s) {
+constexpr char kBegin[] = "begin";
+
+void TellTrimFailed(const Error& why) {
+  LogLine(LogLevel::kWarning, "cannot compress or remove files of the audit log").Add(why);
+}
+
+// Returns the line before the first one of the files; unset: nobody knows it.
+std::optional<Head> HeadBefore(int directory, uint64_t index) {
+  auto reader = LogReader::Open(directory, index);
+  if (!reader) return {};
+  const auto line = reader->Next();
+  if (!line || !*line) return {};
+  const auto parsed = ParseLine(**line);
+  if (!parsed || parsed->seq == 0) return {};
+  return Head{parsed->seq - 1, std::string(parsed->prev)};
+}
+
+// Overwrites the file in its place, which needs no room on a full disk.
+Status WriteBegin(int directory, const Head& begin) {
+  ATOLL_ASSIGN(
+      const UniqueFd file,
+      sys::OpenAt(directory, kBegin, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK, kFileMode));
+  ATOLL_TRY(ShowToGroup(file.get()));
+  std::string text = HeadText(begin);
+  constexpr size_t kSize = 20 + 1 + kHashDigits;
+  text.insert(0, kSize - text.size(), '0').push_back('\n');
+  if (::pwrite(file.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
+    return FailSys("write where the audit log begins");
+  }
+  if (::fdatasync(file.get()) != 0) return FailSys("fdatasync where the audit log begins");
+  return {};
+}
+
+}  // namespace
+
+// Files that are too old or too many.
+struct AuditLog::Excess {
+  std::vector<LogFile> files;
+  std::optional<Head> head;  // their last line; unset: the file behind them cannot be read
+};
+
+namespace {
+
+// Compresses files that have ended, keeps lines of those that will be deleted, and lists these.
+Status FindExcess(int directory, const LogSettings& settings, uint64_t current, uint64_t needed,
+                  int64_t now_s, std::vector<LogFile>* excess) {
   Status first;
   ATOLL_ASSIGN(std::vector<LogFile> files, ListLogFiles(directory));
   for (const LogFile& file : files) {
@@ -82,13 +128,32 @@ Status TrimFiles(int directory, const LogSettings& settings, uint64_t current, u
       ATOLL_TRY(KeepLines(directory, file.index, settings.tenant_bytes, settings.keep_bytes));
       ATOLL_ASSIGN(kept, SizeOfKept(directory));
     }
-    if (::unlinkat(directory, file.Name().c_str(), 0) != 0) return FailSys("unlink " + file.Name());
+    excess->push_back(file);
     total -= file.size;
   }
   return first;
 }
 
 }  // namespace
+
+std::string HeadText(const Head& head) {
+  return std::to_string(head.seq) + ":" + head.hash;
+}
+
+Result<Head> ParseHead(const std::string& text) {
+  Head head;
+  const auto number = std::from_chars(text.data(), text.data() + text.size(), head.seq);
+  const auto used = static_cast<size_t>(number.ptr - text.data());
+  if (number.ec == std::errc() && used < text.size() && text[used] == ':') {
+    head.hash = text.substr(used + 1);
+    if (head.hash.size() == kHashDigits &&
+        head.hash.find_first_not_of("0123456789abcdef") == std::string::npos) {
+      return head;
+    }
+  }
+  return Fail(Code::kInvalidArgument,
+              "'" + text.substr(0, 100) + "': a head is SEQ:HASH, with 64 digits of the hash");
+}
 
 AuditLog::AuditLog(Loop& loop, const Clock& clock, Health& health, LogSettings settings)
     : loop_(loop),
@@ -115,6 +180,10 @@ Result<std::unique_ptr<AuditLog>> AuditLog::Open(Loop& loop, const Clock& clock,
   }
   // A daemon on a full disk serves, so that clients can delete.
   if (const Status reserved = log->Reserve(); !reserved) log->SetTrouble(reserved.error());
+  if (const Status checked = log->CheckBegin(); !checked) {
+    LogLine(LogLevel::kWarning, "cannot tell whether the audit log begins where it did")
+        .Add(checked.error());
+  }
   log->Trim();
   return log;
 }
@@ -339,19 +408,89 @@ void AuditLog::Trim() {
   }
   const auto directory = std::make_shared<UniqueFd>(::fcntl(directory_.get(), F_DUPFD_CLOEXEC, 0));
   const auto done = std::make_shared<Status>();
+  const auto excess = std::make_shared<Excess>();
   loop_.RunBlocking(
-      [directory, done, settings = settings_, current = index_,
+      [directory, done, excess, settings = settings_, current = index_, head = head(),
        needed = needed_ ? needed_() : UINT64_MAX, now_s = clock_.UnixMillis() / 1000] {
-        if (*directory) *done = TrimFiles(directory->get(), settings, current, needed, now_s);
+        if (!*directory) return;
+        *done = FindExcess(directory->get(), settings, current, needed, now_s, &excess->files);
+        if (excess->files.empty()) return;
+        const uint64_t next = excess->files.back().index + 1;
+        excess->head = HeadBefore(directory->get(), next);
+        // The current file has no line yet, so the last line is that of the file before.
+        if (!excess->head && next == current) excess->head = head;
       },
-      guard_([this, done] {
-        trimming_ = false;
-        if (!*done) {
-          LogLine(LogLevel::kWarning, "cannot compress or remove files of the audit log")
-              .Add(done->error());
-        }
-        if (std::exchange(trim_again_, false)) Trim();
+      guard_([this, done, excess] {
+        if (excess->files.empty()) return Trimmed(*done);
+        // A full disk, on which nothing can be compressed, needs the removal most.
+        if (!*done) TellTrimFailed(done->error());
+        Remove(*excess);
       }));
+}
+
+void AuditLog::Remove(const Excess& excess) {
+  if (excess.head) {
+    // Only if the chain tells of it may a file go.
+    const Status told = Append({.action = "audit.trim",
+                                .outcome = "success",
+                                .what = {{"removed", HeadText(*excess.head)},
+                                         {"files", static_cast<int64_t>(excess.files.size())}}});
+    if (!told) return Trimmed(told);
+    ArmTimer();
+  }
+  const auto directory = std::make_shared<UniqueFd>(::fcntl(directory_.get(), F_DUPFD_CLOEXEC, 0));
+  const auto file = std::make_shared<UniqueFd>(::fcntl(file_.get(), F_DUPFD_CLOEXEC, 0));
+  const auto done = std::make_shared<Status>();
+  loop_.RunBlocking(
+      [directory, file, done, excess] {
+        *done = [&]() -> Status {
+          if (!*directory || !*file) return FailSys("fcntl");
+          if (::fdatasync(file->get()) != 0) return FailSys("fdatasync of the audit log");
+          if (excess.head) ATOLL_TRY(WriteBegin(directory->get(), *excess.head));
+          for (const LogFile& each : excess.files) {
+            const std::string name = each.Name();
+            if (::unlinkat(directory->get(), name.c_str(), 0) != 0)
+              return FailSys("unlink " + name);
+          }
+          return {};
+        }();
+      },
+      guard_([this, done] { Trimmed(*done); }));
+}
+
+void AuditLog::Trimmed(const Status& status) {
+  trimming_ = false;
+  if (!status) TellTrimFailed(status.error());
+  if (std::exchange(trim_again_, false)) Trim();
+}
+
+Status AuditLog::CheckBegin() {
+  ATOLL_ASSIGN(const auto files, ListLogFiles(directory_.get()));
+  const auto begin = files.empty() ? Head() : HeadBefore(directory_.get(), files.front().index);
+  // The log is new, or its first file is damaged, which verifying tells.
+  if (!begin && seq_ != 0) return {};
+  const Head found = begin.value_or(Head());
+  const auto text = sys::ReadFileAt(directory_.get(), kBegin, kMaxLine);
+  if (!text && text.error().code() != Code::kNotFound) return Fail(text.error());
+  if (text) {
+    ATOLL_ASSIGN(const Head known, ParseHead(text->substr(0, text->find('\n'))));
+    // Files that go may still be there, if the daemon died meanwhile.
+    if (found.seq <= known.seq) return {};
+    LogLine(LogLevel::kError, "the first files of the audit log are missing")
+        .Add("from_seq", known.seq + 1)
+        .Add("to_seq", found.seq);
+    Write({.action = "audit.gap",
+           .outcome = "failed",
+           .what = {{"reason", "files at the beginning of the log are missing"},
+                    {"from_seq", static_cast<int64_t>(known.seq + 1)},
+                    {"to_seq", static_cast<int64_t>(found.seq)}}});
+  } else if (found.seq != 0) {
+    Write({.action = "audit.trim",
+           .outcome = "success",
+           .what = {{"removed", HeadText(found)}, {"reason", std::string(kFoundSo)}}});
+  }
+  // A line that is missing is written by a later start.
+  return trouble_.empty() ? WriteBegin(directory_.get(), found) : Status();
 }
 
 void AuditLog::AddMetrics(MetricSet* metrics) const {

@@ -8,6 +8,11 @@
 // If a line cannot be written, the log counts it, and the first line after says what is missing
 // (audit.gap). Until then MayAct() tells whether clients may still change something.
 //
+// The oldest files are deleted by age and size. Before that, the chain gets a line that names the
+// last line of what goes (audit.trim, the fact `removed`). So the files that somebody else has
+// deleted at the beginning are missed like those in the middle. The file "begin" beside the log has
+// the same head: a daemon that starts looks whether the log still begins there.
+//
 // Thread rule: on the loop, except as said.
 #pragma once
 
@@ -16,6 +21,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "runtime/base/clock.h"
@@ -30,6 +36,9 @@
 
 namespace atl::audit {
 
+// The reason of an audit.trim line by a daemon that does not know who has deleted the lines.
+inline constexpr std::string_view kFoundSo = "the log began there when a daemon started";
+
 struct LogSettings {
   std::string directory;
   bool refuses = true;             // on_failure: without the log, clients may change nothing
@@ -39,11 +48,14 @@ struct LogSettings {
   uint64_t tenant_bytes = 0;       // see KeepLines; 0: keeps no lines of deleted files
 };
 
-// The last line of the log.
+// A line of the log, such as its last one. Of no line: the head of an empty log.
 struct Head {
   uint64_t seq = 0;
   std::string hash = std::string(kNoHash);
+  bool operator==(const Head&) const = default;
 };
+std::string HeadText(const Head& head);  // "SEQ:HASH"
+Result<Head> ParseHead(const std::string& text);
 
 class AuditLog {
  public:
@@ -86,7 +98,13 @@ class AuditLog {
   void Miss(const Event& event, const Error& why);
   void SetTrouble(const Error& why);
   void ArmTimer();
+  // Compares the beginning of the log with that of before, and tells what is missing.
+  Status CheckBegin();
+  // Compresses files that have ended, and deletes the oldest ones.
   void Trim();
+  struct Excess;
+  void Remove(const Excess& excess);
+  void Trimmed(const Status& status);
 
   Loop& loop_;
   const Clock& clock_;

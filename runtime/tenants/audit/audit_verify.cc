@@ -2,8 +2,6 @@
 
 #include <fcntl.h>
 
-#include <charconv>
-
 #include "runtime/base/sys.h"
 #include "runtime/tenants/audit/kept_lines.h"
 #include "runtime/tenants/audit/log_files.h"
@@ -25,6 +23,7 @@ class Verifier {
         return "the first file does not begin with the first line of a log";
       }
       report_.first_seq = parsed->seq;
+      begin_ = {parsed->seq - 1, std::string(parsed->prev)};
     } else if (parsed->seq != report_.head.seq + 1) {
       return "its number is " + std::to_string(parsed->seq) + " after " +
              std::to_string(report_.head.seq) + ": lines were removed or inserted";
@@ -36,6 +35,9 @@ class Verifier {
   }
 
   VerifyReport& report() { return report_; }
+
+  // Returns false if the files before the first one are missing, and no line tells of it.
+  bool BeginsRightly() const { return report_.lines == 0 || begin_ == Head() || told_; }
 
   void CheckHead() {
     if (!expected_ || head_seen_) return;
@@ -59,6 +61,7 @@ class Verifier {
         report_.boots.push_back({boot_, parsed.seq, std::string(parsed.time)});
       }
     }
+    if (parsed.action == "audit.trim") TakeTrim(line, parsed);
     if (parsed.action == "audit.gap" && report_.gaps.size() < kMostReported) {
       report_.gaps.push_back({parsed.seq, std::string(line)});
     }
@@ -70,7 +73,17 @@ class Verifier {
     }
   }
 
+  // A line about the beginning of the log. The daemon has written it as a whole.
+  void TakeTrim(std::string_view line, const ParsedLine& parsed) {
+    if (line.find("\"removed\":\"" + HeadText(begin_) + "\"") == line.npos) return;
+    told_ = true;
+    const bool found = line.find(kFoundSo) != line.npos;
+    report_.found_so = found ? std::string(parsed.time) : std::string();
+  }
+
   const std::optional<Head> expected_;
+  Head begin_;         // the line before the first one
+  bool told_ = false;  // a line tells that what is before was removed
   VerifyReport report_;
   std::string boot_;
   bool head_seen_ = false;
@@ -132,24 +145,15 @@ Result<VerifyReport> VerifyLog(const std::string& directory, const std::optional
     }
     if (report.bad) break;
   }
+  if (!report.bad && !verifier.BeginsRightly()) {
+    report.bad = {
+        files.front().Name(), 1,
+        "lines before it are missing, and no line of the log tells that they were deleted "
+        "for their age or for room"};
+  }
   if (!report.bad) ATOLL_TRY(CheckKept(dir.get(), &report));
   verifier.CheckHead();
   return std::move(report);
-}
-
-Result<Head> ParseHead(const std::string& text) {
-  Head head;
-  const auto number = std::from_chars(text.data(), text.data() + text.size(), head.seq);
-  const auto used = static_cast<size_t>(number.ptr - text.data());
-  if (number.ec == std::errc() && used < text.size() && text[used] == ':') {
-    head.hash = text.substr(used + 1);
-    if (head.hash.size() == kHashDigits &&
-        head.hash.find_first_not_of("0123456789abcdef") == std::string::npos) {
-      return head;
-    }
-  }
-  return Fail(Code::kInvalidArgument,
-              "'" + text.substr(0, 100) + "': a head is SEQ:HASH, with 64 digits of the hash");
 }
 
 }  // namespace atl::audit

@@ -1,8 +1,9 @@
 // Verifies the chain of an audit log, and the kept lines from before it.
 //
-// The chain shows that a line was changed, removed or inserted. It does not show that lines are
-// missing at the end, or that somebody with root's rights has written the whole chain anew. For
-// that, compare with a head that was kept outside of the files.
+// The chain shows that a line was changed, removed or inserted, also at the beginning: what
+// retention has deleted is named by a later line. The chain does not show that lines are missing at
+// the end, or that somebody with root's rights has written the whole chain anew. For that, compare
+// with a head that was kept outside of the files.
 //
 // Thread rule: reads all files; call where blocking is fine. The log may grow meanwhile.
 #pragma once
@@ -38,6 +39,9 @@ struct VerifyReport {
   uint64_t lines = 0;
   uint64_t kept = 0;  // lines of deleted files (kept_lines.h), which were checked one by one
   uint64_t first_seq = 0;
+  // When a daemon found that the log begins with `first_seq`, and did not know who had deleted what
+  // was before: an older release, or somebody. Empty: nothing is missing, or retention has told.
+  std::string found_so;
   Head head;          // the last good line
   std::string time;   // time of the head
   uint64_t torn = 0;  // bytes of an incomplete last line
@@ -53,8 +57,5 @@ struct VerifyReport {
 inline constexpr size_t kMostReported = 1000;
 
 Result<VerifyReport> VerifyLog(const std::string& directory, const std::optional<Head>& expected);
-
-// Parses "SEQ:HASH".
-Result<Head> ParseHead(const std::string& text);
 
 }  // namespace atl::audit

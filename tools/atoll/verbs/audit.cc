@@ -34,6 +34,7 @@ nlohmann::json ReportJson(const audit::VerifyReport& report) {
                           {"lines", report.lines},
                           {"keptLines", report.kept},
                           {"firstSeq", report.first_seq},
+                          {"foundSo", report.found_so},
                           {"head", {{"seq", report.head.seq}, {"hash", report.head.hash}}},
                           {"time", report.time},
                           {"incompleteBytes", report.torn},
@@ -60,6 +61,12 @@ void PrintReport(const audit::VerifyReport& report) {
   if (report.kept != 0) {
     std::printf("%llu lines of tenants are kept from files before them\n",
                 static_cast<unsigned long long>(report.kept));
+  }
+  if (!report.found_so.empty()) {
+    std::printf(
+        "lines before line %llu are missing, and the log does not tell why: a daemon found it so "
+        "at %s, and an older release or somebody had deleted them\n",
+        static_cast<unsigned long long>(report.first_seq), report.found_so.c_str());
   }
   for (const auto& gap : report.gaps) {
     const nlohmann::json line = JsonOrNull(gap.line);
