@@ -120,6 +120,7 @@ Status WriteFile(const std::string& path, const std::string& bytes) {
 // A parsed backup.
 struct Backup {
   std::string store;
+  std::string created_at;  // shown only
   // name, bytes; in the order of the constants above
   std::vector<std::pair<std::string, std::string>> files;
 };
@@ -146,7 +147,9 @@ Result<Backup> ParseBackup(const std::string& text, const std::string& file) {
   const auto store = parsed.find("store"), files = parsed.find("files");
   if (store == parsed.end() || !store->is_string()) return wrong("it has no store id");
   if (files == parsed.end() || !files->is_object()) return wrong("it has no files");
-  Backup backup{store->get<std::string>(), {}};
+  const auto created = parsed.find("createdAt");
+  if (created == parsed.end() || !created->is_string()) return wrong("it has no time");
+  Backup backup{store->get<std::string>(), created->get<std::string>(), {}};
   for (const char* name : {kKeys[0], kKeys[1], kKeyStore, kImages, kRecords}) {
     const auto found = files->find(name);
     if (found == files->end() && name != kImages && name != kRecords) continue;
@@ -305,6 +308,13 @@ Status RestoreBackup(const Config& config, const std::string& file) {
     if (::fsync(directory->get()) != 0) return FailSys("fsync " + state);
   }
   std::printf("restored %s; start atolld\n", state.c_str());
+  const auto is_keys = [](const auto& each) { return each.first == kKeyStore; };
+  if (std::any_of(backup.files.begin(), backup.files.end(), is_keys)) {
+    std::printf(
+        "keys that were revoked after the backup of %s are valid again: revoke them once more "
+        "('Backup' in docs/operating.md)\n",
+        backup.created_at.c_str());
+  }
   if (discarded != 0) {
     std::printf("removed %zu layers that were made after the backup\n", discarded);
   }

@@ -294,6 +294,33 @@ with socket.socket(socket.AF_UNIX) as s:
             self.assertNotIn(secret, path.read_bytes(), path)
 
 
+class RevokedKeysAfterARestore(unittest.TestCase):
+    def test_they_are_told_and_can_be_revoked_again(self):
+        daemon = self.enterContext(TenantsDaemon(audit_enabled='on'))
+        revoked, kept = daemon.new_key('developer'), daemon.new_key('developer')
+        status = lambda key: daemon.ask(key, 'GET', '/v1/sandboxes')[0]
+        file = daemon.top / 'state.json'
+        daemon.cli('backup', str(file))
+        made_at = json.loads(file.read_text(encoding='utf-8'))['createdAt']
+        name = 'k_' + revoked[4:12]
+        daemon.cli('key', 'rm', '--tenant', 'red', name)
+        self.assertEqual((status(revoked), status(kept)), (401, 200))
+        daemon.shutdown()
+        (daemon.data_dir / 'state').rename(daemon.data_dir / 'state.old')
+        done = subprocess.run([atoll.BUILD / 'atolld', '--config', daemon.config, 'restore', file], text=True,
+                              check=False, timeout=60 * atoll.SLOWNESS, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertIn(f'revoked after the backup of {made_at} are valid again', done.stdout)
+        daemon.start()
+        self.assertEqual((status(revoked), status(kept)), (200, 200), 'as docs/operating.md warns')
+        told = [json.loads(line) for line in daemon.cli(
+            'audit', 'search', '--action', 'key.*', '--since', made_at, '--json').splitlines()]
+        again = [line['what']['id'] for line in told if line['action'] == 'key.revoke']
+        self.assertEqual(again, [name])
+        daemon.cli('key', 'rm', '--tenant', 'red', *again)
+        self.assertEqual((status(revoked), status(kept)), (401, 200))
+
+
 class KilledWhileKeysAreMade(unittest.TestCase):
     def test_an_answered_key_is_there_after_kill_9(self):
         daemon = self.enterContext(TenantsDaemon())
