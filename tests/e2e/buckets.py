@@ -67,10 +67,11 @@ def the_store(authority, top):
 
 
 class Case(unittest.TestCase):
+    settings = {}
 
     @classmethod
     def setUpClass(cls):
-        cls.daemon = atoll.Daemon()
+        cls.daemon = atoll.Daemon(**cls.settings)
         cls.addClassCleanup(cls.daemon.__exit__)
         cls.top = cls.daemon.top / 'store'
         cls.authority = registry.Authority(cls.top)

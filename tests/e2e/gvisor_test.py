@@ -12,10 +12,12 @@ import unittest
 import urllib.parse
 
 import atoll
+import buckets
 from atoll import SLOWNESS, until
 from box import Box, pack, shell_image
-from egress import FAMILIES, V4, EgressTest, policy
-from walls import Served
+from egress import EgressTest, policy
+from vault_test import VaultTest
+from walls import Bucketed, Interpreted, Networked, Served, Vaulted
 
 RUNSC = atoll.BUILD / 'conformance/runsc/runsc'
 SETTINGS = {'secure_runtime__runsc': str(RUNSC), 'secure_runtime__type': 'gvisor',
@@ -381,25 +383,25 @@ class Lives(unittest.TestCase):
             self.assertTrue(all(int(uid) >= 1 << 20 for uid in line.split()[1:]), (name, line))
 
 
-class Network(EgressTest):
+class Network(Networked, EgressTest):
     settings = SETTINGS
-
-    def test_names_and_addresses(self):
-        with self.own_box(policy('good.example')) as box:
-            self.assertIn('gvisor', kernel(box))
-            for net in FAMILIES:
-                with self.subTest(net):
-                    self.assertEqual(box.lookup('good.example', net), [net.at(10)])
-                    self.assert_served(box.http(net.at(10), 'good.example'), 'good.example')
-                    self.assertNotEqual(box.tcp(net.at(12), 80, send=b'x').word, 'ok')
-            self.assertEqual(box.dig('evil.example').addresses(), [])
-            box.policy('PUT', policy('evil.example'))
-            self.assertEqual(box.lookup('evil.example', V4), [V4.at(12)])
 
     def test_no_other_address_can_be_taken(self):
         with self.own_box(policy(default='allow')) as box:
             _, _, last = box.run('ip address add 10.200.0.77/32 dev eth0')
             self.assertEqual(last['type'], 'error')
+
+
+class Vault(Vaulted, VaultTest):
+    settings = SETTINGS
+
+
+class Bucket(Bucketed, buckets.Case):
+    settings = SETTINGS
+
+
+class Code(Interpreted, unittest.TestCase):
+    settings = SETTINGS
 
 
 class Refused(unittest.TestCase):

@@ -1,4 +1,5 @@
 """What tests of virtual machines share. The machines are emulated, so each costs seconds."""
+import os
 import pathlib
 import subprocess
 import tempfile
@@ -11,6 +12,8 @@ from box import Box, shell_image
 VM = atoll.BUILD / 'conformance/vm'
 SETTINGS = {'secure_runtime__vm_dir': str(VM), 'secure_runtime__vm_accel': 'tcg',
             'secure_runtime__type': 'microvm', 'secure_runtime__minimum': 'namespace'}
+# Emulated, all cases together take minutes.
+WHOLE = 'ATOLL_MICROVM_WHOLE' in os.environ
 # An emulated boot beside other work.
 BOOT = 120 * SLOWNESS
 

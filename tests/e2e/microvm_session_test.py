@@ -8,11 +8,7 @@ import isolated_user_test
 from atoll import SLOWNESS, until
 from box import Box
 from isolated import Isolated, Session
-from machine import SETTINGS, Shared
-
-
-# Emulated, all cases together take minutes.
-WHOLE = 'ATOLL_MICROVM_WHOLE' in os.environ
+from machine import SETTINGS, WHOLE, Shared
 
 
 def in_a_machine(cases, always, never=()):

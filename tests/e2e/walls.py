@@ -1,12 +1,18 @@
 """What a sandbox does behind every wall."""
 import threading
+import time
 
 import atoll
+import bucket_test
 from atoll import until
+from box import Box
+from contexts import Contexts, texts
+from egress import FAMILIES, V4, policy
+from vault_test import binding, vault
 
 
 class Served:
-    """Cases for a class that has a `daemon` and its sandbox `box`."""
+    """Cases for a class that has a `daemon`, its sandbox `box`, and makes an `other`."""
     patience = 30 * atoll.SLOWNESS
 
     def test_commands(self):
@@ -48,6 +54,11 @@ class Served:
         response.close()
         self.assertEqual(self.box.out('echo still'), 'still')
 
+    def test_a_hook_before_the_entrypoint(self):
+        box = self.other(entrypoint=['sh', '-c', 'echo entrypoint >>/o; exec sleep 1000'],
+                         lifecycle={'preStart': {'command': ['sh', '-c', 'echo hook >>/o']}})
+        until(lambda: box.out('cat /o') == 'hook\nentrypoint', 120 * atoll.SLOWNESS, 'both have run')
+
     def test_many_connections_at_once(self):
         answers = []
         ask = lambda: answers.append(self.box.call('GET', '/command/status/none').status)
@@ -57,3 +68,67 @@ class Served:
         for thread in threads:
             thread.join()
         self.assertEqual(set(answers), {404}, answers)
+
+
+class Networked:
+    """Cases for an EgressTest whose sandboxes are behind a wall."""
+
+    def test_names_and_addresses(self):
+        with self.own_box(policy('good.example')) as box:
+            for net in FAMILIES:
+                with self.subTest(net):
+                    self.assertEqual(box.lookup('good.example', net), [net.at(10)])
+                    self.assert_served(box.http(net.at(10), 'good.example'), 'good.example')
+                    self.assertNotEqual(box.tcp(net.at(12), 80, send=b'x').word, 'ok')
+            self.assertEqual(box.dig('evil.example').addresses(), [])
+            box.policy('PUT', policy('evil.example'))
+            self.assertEqual(box.lookup('evil.example', V4), [V4.at(12)])
+
+    def test_a_network_with_another_kind_of_sandbox(self):
+        behind = self.box(extensions={'network': 'lan'})
+        self.addCleanup(self.daemon.delete, behind.id)
+        plain = self.box(extensions={'network': 'lan', 'isolation': 'namespace'})
+        self.addCleanup(self.daemon.delete, plain.id)
+        for one, other in ((behind, plain), (plain, behind)):
+            other.background('nc -ll -p 8000 -e cat')
+            until(lambda: other.tcp('127.0.0.1', 8000, send=b'x').word == 'ok', 120 * atoll.SLOWNESS, 'it listens')
+            self.assert_echo(one.tcp(other.own_address(V4), 8000, send=b'hello', want=5))
+            self.assertIn(other.own_address(V4), one.out(f'nslookup {other.id}'))
+
+
+class Vaulted:
+    """A case for a VaultTest whose sandboxes are behind a wall."""
+
+    def test_credentials_and_bandwidth(self):
+        box = self.safe_box(extensions={'network.bandwidth': '10M'}, resourceLimits={'memory': '256Mi'})
+        self.put(box, vault(binding('api', 'good.example')))
+        self.assertIn('HTTP/1.1 200', self.curl(box, 'https://good.example/v1'))
+        self.assertEqual(self.arrived(host='good.example')[1]['authorization'], 'Bearer sk-one')
+        size = 5_000_000  # four seconds, of which one may come at once
+        head = f'POST /in HTTP/1.1\r\nHost: good.example\r\nConnection: close\r\nContent-Length: {size}\r\n\r\n'
+        began = time.monotonic()
+        self.assertEqual(box.tcp(V4.at(10), 80, length=1, all=1, send=head.encode(), fill=size).word, 'ok')
+        self.assertGreater(time.monotonic() - began, 2.5)
+
+
+class Interpreted(Contexts):
+    """A case for a class that has `settings`; `languages`: those whose kernels start soon enough there."""
+    languages = {'python': ('kept = 21', 'print(kept * 2)'), 'bash': ('kept=21', 'echo $((kept * 2))'),
+                 'javascript': ('let kept = 21', 'console.log(kept * 2)')}
+
+    def test_code_contexts(self):
+        with atoll.Daemon(**self.settings) as daemon:
+            daemon.import_image(atoll.image_archive('kernels'), 'kernels:latest')
+            self.box = Box(daemon, 'kernels:latest', resourceLimits={'cpu': '2', 'memory': '2Gi'})
+            for language, (first, second) in self.languages.items():
+                with self.subTest(language):
+                    context = self.create(language)
+                    self.run_in(context, first)
+                    self.assertEqual(texts(self.run_in(context, second)), '42\n')
+            self.doCleanups()
+
+
+class Bucketed:
+    """Cases for a buckets.Case whose sandboxes are behind a wall."""
+    test_there_and_back = bucket_test.Use.test_there_and_back
+    test_read_only = bucket_test.Use.test_read_only
