@@ -7,6 +7,7 @@ import atoll
 from atoll import until
 from box import Box, shell_image
 from egress import EgressTest
+from isolated import Session
 from machine import BOOT, SETTINGS, WHOLE, MachineTest, Shared, kernel, processes
 from vault_test import VaultTest
 from walls import Interpreted, Networked, Vaulted
@@ -122,6 +123,8 @@ class Parked(MachineTest):
         self.assertEqual(box.out('hostname'), box.id.replace('-', '')[:12])
         box.out('echo kept >/data/f; echo root >/srv/f')
         self.assertEqual(box.get('/files/download', path='/data/f').body, b'kept\n')
+        session = Session(box, workspace={'path': '/srv'})
+        self.assertEqual(session.out('echo its own >f; cat f') + box.out('cat /srv/f'), 'its ownroot')
         plain = self.box(extensions={'isolation': 'namespace'})
         link = 'cat /sys/class/net/eth0/address /sys/class/net/eth0/mtu; ip -o addr show eth0 | wc -l'
         self.assertEqual(box.out(link).split()[1:], plain.out(link).split()[1:])
