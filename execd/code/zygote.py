@@ -259,12 +259,36 @@ def raise_blas_threads_at_first_run(shell):
     shell.events.register('pre_run_cell', at_first_run)
 
 
+def sender(stream):
+    """What makes the message of a stream's text in this thread. The other thread may have taken text a moment ago, of
+    which it is still making a message: large text takes it a second. That message comes first, so its being made is
+    waited for. No message is sent under the lock: the queue may be full, and whoever empties it wait for the lock."""
+    taking, flush = threading.Lock(), stream._flush
+
+    def locked():
+        with taking:
+            flush()
+
+    def send():
+        with taking:
+            text = stream._flush_buffer()
+        if text:
+            stream.session.pid = os.getpid()
+            stream.session.send(stream.pub_thread, 'stream', content={'name': stream.name, 'text': text},
+                                parent=stream.parent_header, ident=stream.topic)
+
+    stream._flush = locked
+    return send
+
+
 def wait_for_output_only_in_runs(kernel):
     """Behind a run the kernel flushes four times, and waits each time until the thread that sends has done it: a
     third of a short run. There it makes the message itself, which that thread then sends before what comes
     later: that the kernel is idle. A program's own flush waits as always: it may be its last word."""
     execute = kernel.do_execute
-    streams = [stream for stream in (sys.stdout, sys.stderr) if hasattr(stream, '_flush')]
+    used = ('_flush', '_flush_buffer', 'parent_header', 'pub_thread', 'session', 'topic')
+    streams = [stream for stream in (sys.stdout, sys.stderr) if all(hasattr(stream, name) for name in used)]
+    sends = {stream: sender(stream) for stream in streams}
 
     @functools.wraps(execute)
     async def do_execute(*given, **named):
@@ -274,7 +298,7 @@ def wait_for_output_only_in_runs(kernel):
             return await execute(*given, **named)
         finally:
             for stream in streams:
-                stream.flush = stream._flush
+                stream.flush = sends[stream]
 
     kernel.do_execute = do_execute
 

@@ -98,6 +98,21 @@ class Kernels(Contexts, unittest.TestCase):
                                ('javascript', 'console.log(42)')):
             self.assertEqual(texts(self.run_in(contexts[language], code)).strip(), '42', language)
 
+    def test_output_that_is_on_its_way_when_a_run_ends(self):
+        """Large text takes the thread that sends it a second. Here any does."""
+        context = self.create()
+        self.run_in(context, """
+import sys, threading
+send, begun = sys.stdout.session.send, threading.Event()
+def late(socket, kind, *given, **named):
+    if kind == 'stream' and threading.current_thread() is not threading.main_thread():
+        begun.set()
+        threading.Event().wait(1)
+    return send(socket, kind, *given, **named)
+sys.stdout.session.send = late
+""")
+        self.assertEqual(texts(self.run_in(context, 'print("first"); begun.wait(); print("second")')), 'first\nsecond\n')
+
     def test_what_children_of_node_inherit(self):
         """Its children write to the kernel's own streams, and every byte arrives or is replaced."""
         for language in ('javascript', 'typescript'):
