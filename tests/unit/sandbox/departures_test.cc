@@ -7,14 +7,14 @@
 
 #include "runtime/sandbox/store/record_text.h"
 #include "runtime/wire/output.h"
-#include "tests/unit/sandbox/lifecycle_fixture.h"
+#include "tests/unit/sandbox/sandboxes_fixture.h"
 
 namespace atl::sandbox {
 namespace {
 
 constexpr int64_t kDay = 86'400 * kSecond;
 
-class DeparturesTest : public LifecycleTest {
+class DeparturesTest : public SandboxesTest {
  protected:
   DeparturesTest() {
     log_config.directory = directory + "/logs";

@@ -4,12 +4,12 @@
 #include <numeric>
 #include <variant>
 
-#include "tests/unit/sandbox/lifecycle_fixture.h"
+#include "tests/unit/sandbox/sandboxes_fixture.h"
 
 namespace atl::sandbox {
 namespace {
 
-class EffectsTest : public LifecycleTest {
+class EffectsTest : public SandboxesTest {
  protected:
   EffectsTest() {
     EXPECT_TRUE(sandboxes->pools.Create(

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 
-#include "tests/unit/sandbox/lifecycle_fixture.h"
+#include "tests/unit/sandbox/sandboxes_fixture.h"
 
 namespace atl::sandbox {
 namespace {
 
-class ForkTest : public LifecycleTest {
+class ForkTest : public SandboxesTest {
  protected:
   struct Outcome {
     int called = 0;

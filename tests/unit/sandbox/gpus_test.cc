@@ -5,12 +5,12 @@
 
 #include "runtime/sandbox/copies/forks.h"
 #include "runtime/wire/plan.h"
-#include "tests/unit/sandbox/lifecycle_fixture.h"
+#include "tests/unit/sandbox/sandboxes_fixture.h"
 
 namespace atl::sandbox {
 namespace {
 
-class GpusTest : public LifecycleTest {
+class GpusTest : public SandboxesTest {
  protected:
   GpusTest() {
     config.check.devices = {{"0", {"VISIBLE=0", "LD_LIBRARY_PATH=/usr/lib/gpu"}},

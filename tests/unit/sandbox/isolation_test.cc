@@ -7,7 +7,7 @@
 
 #include "runtime/sandbox/copies/rollbacks.h"
 #include "runtime/wire/plan.h"
-#include "tests/unit/sandbox/lifecycle_fixture.h"
+#include "tests/unit/sandbox/sandboxes_fixture.h"
 
 namespace atl::sandbox {
 namespace {
@@ -67,7 +67,7 @@ TEST(Isolation, AHostWithoutTheTypeIsRefusedByName) {
   EXPECT_NE(type.error().message().find("gvisor, only with: namespace"), std::string::npos);
 }
 
-class IsolationTest : public LifecycleTest {
+class IsolationTest : public SandboxesTest {
  protected:
   // Starts a daemon on a host that has two tiers.
   void BootWith(const std::string& type, const std::string& minimum = "namespace",

@@ -2,12 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/unit/sandbox/lifecycle_fixture.h"
+#include "tests/unit/sandbox/sandboxes_fixture.h"
 
 namespace atl::sandbox {
 namespace {
 
-class NamesTest : public LifecycleTest {
+class NamesTest : public SandboxesTest {
  protected:
   static Wanted Called(const std::string& name, bool unique = true) {
     Wanted wanted = Want();

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/unit/sandbox/lifecycle_fixture.h"
+#include "tests/unit/sandbox/sandboxes_fixture.h"
 
 namespace atl::sandbox {
 namespace {
@@ -28,7 +28,7 @@ VolumeMount WithKeys(VolumeMount mount = Bucket()) {
   return mount;
 }
 
-class ObjectVolumesTest : public LifecycleTest {
+class ObjectVolumesTest : public SandboxesTest {
  protected:
   static Wanted WantBucket(const VolumeMount& mount) {
     Wanted wanted = Want();

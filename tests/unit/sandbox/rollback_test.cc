@@ -7,12 +7,12 @@
 
 #include "netpolicy/policy/policy_json.h"
 #include "netpolicy/vault/document_json.h"
-#include "tests/unit/sandbox/lifecycle_fixture.h"
+#include "tests/unit/sandbox/sandboxes_fixture.h"
 
 namespace atl::sandbox {
 namespace {
 
-class RollbackTest : public LifecycleTest {
+class RollbackTest : public SandboxesTest {
  protected:
   struct Outcome {
     int called = 0;

@@ -5,14 +5,14 @@
 
 #include "runtime/sandbox/snapshots/snapshot_facts.h"
 #include "runtime/wire/plan.h"
-#include "tests/unit/sandbox/lifecycle_fixture.h"
+#include "tests/unit/sandbox/sandboxes_fixture.h"
 
 namespace atl::sandbox {
 namespace {
 
 using Stage = Snapshot::State;
 
-class SnapshotsTest : public LifecycleTest {
+class SnapshotsTest : public SandboxesTest {
  protected:
   Snapshot Take(const std::string& id, const std::string& name = "") {
     auto taken = sandboxes->copies.TakeSnapshot(kCaller, id, name);

@@ -13,14 +13,14 @@
 #include <vector>
 
 #include "runtime/sandbox/stock/templates.h"
-#include "tests/unit/sandbox/lifecycle_fixture.h"
+#include "tests/unit/sandbox/sandboxes_fixture.h"
 
 namespace atl::sandbox {
 
 inline constexpr char kReady[] = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 inline constexpr char kUnready[] = "HTTP/1.1 500 X\r\nContent-Length: 8\r\n\r\nexit 3 x";
 
-class TemplatesTest : public LifecycleTest {
+class TemplatesTest : public SandboxesTest {
  protected:
   std::string Make(uint32_t stock = 1) {
     TemplateRecord record;

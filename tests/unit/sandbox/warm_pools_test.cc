@@ -5,12 +5,12 @@
 
 #include "runtime/wire/plan.h"
 #include "runtime/wire/start.h"
-#include "tests/unit/sandbox/lifecycle_fixture.h"
+#include "tests/unit/sandbox/sandboxes_fixture.h"
 
 namespace atl::sandbox {
 namespace {
 
-class WarmPoolsTest : public LifecycleTest {
+class WarmPoolsTest : public SandboxesTest {
  protected:
   static PoolRecord Pool(uint32_t parked, uint32_t most = 10) {
     return {.key = "warm", .image = "busybox", .capacity = {parked, parked, 0, most}};

@@ -1,4 +1,4 @@
-#include "tests/unit/sandbox/lifecycle_fixture.h"
+#include "tests/unit/sandbox/sandboxes_fixture.h"
 
 #include <sys/socket.h>
 
@@ -9,8 +9,8 @@
 
 namespace atl::sandbox {
 
-LifecycleTest::LifecycleTest() {
-  char name[] = "/tmp/lifecycle_XXXXXX";
+SandboxesTest::SandboxesTest() {
+  char name[] = "/tmp/sandboxes_XXXXXX";
   EXPECT_NE(::mkdtemp(name), nullptr);
   directory = name;
   config.socket_directory = directory;
@@ -27,7 +27,7 @@ LifecycleTest::LifecycleTest() {
   Boot({});
 }
 
-LifecycleTest::~LifecycleTest() {
+SandboxesTest::~SandboxesTest() {
   sandboxes.reset();
   history.reset();
   snapshots.reset();
@@ -42,7 +42,7 @@ LifecycleTest::~LifecycleTest() {
   }
 }
 
-void LifecycleTest::Boot(const wire::Greeting& hello) {
+void SandboxesTest::Boot(const wire::Greeting& hello) {
   sandboxes.reset();
   pool = std::make_unique<SlotPool>(loop, clock, spawner, network, pool_config);
   admission = std::make_unique<Admission>(2, build_queue);
@@ -60,14 +60,14 @@ void LifecycleTest::Boot(const wire::Greeting& hello) {
   loop.Pass(100'000);
 }
 
-Wanted LifecycleTest::Want() {
+Wanted SandboxesTest::Want() {
   Wanted wanted;
   wanted.spec.image = "busybox";
   wanted.spec.entrypoint = {"sleep", "infinity"};
   return wanted;
 }
 
-std::shared_ptr<LifecycleTest::Answer> LifecycleTest::Create(Wanted wanted) {
+std::shared_ptr<SandboxesTest::Answer> SandboxesTest::Create(Wanted wanted) {
   auto answer = std::make_shared<Answer>();
   sandboxes->orders.Create(who, std::move(wanted), [answer](Result<Sandbox> result) {
     EXPECT_FALSE(answer->called);
@@ -78,7 +78,7 @@ std::shared_ptr<LifecycleTest::Answer> LifecycleTest::Create(Wanted wanted) {
   return answer;
 }
 
-std::string LifecycleTest::CreateRunning(Wanted wanted) {
+std::string SandboxesTest::CreateRunning(Wanted wanted) {
   const auto answer = Create(std::move(wanted));
   auto build = spawner.AnswerBuild();
   EXPECT_TRUE(answer->called && answer->result);
@@ -86,14 +86,14 @@ std::string LifecycleTest::CreateRunning(Wanted wanted) {
   return answer->result->id;
 }
 
-void LifecycleTest::ReportFailure(const std::string& why) {
+void SandboxesTest::ReportFailure(const std::string& why) {
   const std::string all =
       wire::Frame(wire::StartReport{wire::StartReport::Kind::kFailed, why}.Encode());
   ASSERT_EQ(::send(execd.get(), all.data(), all.size(), MSG_NOSIGNAL),
             static_cast<ssize_t>(all.size()));
 }
 
-void LifecycleTest::Ended(const std::string& id, int wait_status, bool oom, bool known) {
+void SandboxesTest::Ended(const std::string& id, int wait_status, bool oom, bool known) {
   wire::SandboxRecord record;
   record.id = id;
   record.exited = true;
@@ -103,18 +103,18 @@ void LifecycleTest::Ended(const std::string& id, int wait_status, bool oom, bool
   sandboxes->reconciler.OnExit(record);
 }
 
-wire::SandboxRecord LifecycleTest::Present(const std::string& id) {
+wire::SandboxRecord SandboxesTest::Present(const std::string& id) {
   wire::SandboxRecord record;
   record.id = id;
   record.slot = sandboxes->registry.Find(kCaller, id)->slot;
   return record;
 }
 
-bool LifecycleTest::SocketExists(const std::string& id) {
+bool SandboxesTest::SocketExists(const std::string& id) {
   return std::filesystem::exists(sandboxes->registry.SocketPathOf(id));
 }
 
-std::vector<Sandbox> LifecycleTest::Stored() {
+std::vector<Sandbox> SandboxesTest::Stored() {
   return *store->Load();
 }
 

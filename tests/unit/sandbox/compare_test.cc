@@ -1,13 +1,13 @@
 // The running daemon compares its records with the spawner and the kernel.
 #include "runtime/base/sandbox_id.h"
-#include "tests/unit/sandbox/lifecycle_fixture.h"
+#include "tests/unit/sandbox/sandboxes_fixture.h"
 
 namespace atl::sandbox {
 namespace {
 
 constexpr int64_t kBetween = 31 * kSecond;
 
-class CompareTest : public LifecycleTest {
+class CompareTest : public SandboxesTest {
  protected:
   // Runs the next comparison, with a spawner that answers `hello`.
   void Compare(wire::Greeting hello) {

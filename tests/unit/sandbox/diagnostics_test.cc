@@ -3,14 +3,14 @@
 
 #include <sys/socket.h>
 
-#include "tests/unit/sandbox/lifecycle_fixture.h"
+#include "tests/unit/sandbox/sandboxes_fixture.h"
 
 namespace atl::sandbox {
 namespace {
 
-class LifecycleDiagnosticsTest : public LifecycleTest {
+class DiagnosticsTest : public SandboxesTest {
  protected:
-  LifecycleDiagnosticsTest() {
+  DiagnosticsTest() {
     log_config.directory = directory + "/logs";
     Boot({});
   }
@@ -50,7 +50,7 @@ class LifecycleDiagnosticsTest : public LifecycleTest {
   }
 };
 
-TEST_F(LifecycleDiagnosticsTest, OutputBehindTheReportIsKept) {
+TEST_F(DiagnosticsTest, OutputBehindTheReportIsKept) {
   const std::string id = CreateRunning();
   Start("hello\n");
   Settle();
@@ -59,7 +59,7 @@ TEST_F(LifecycleDiagnosticsTest, OutputBehindTheReportIsKept) {
   EXPECT_NE(Log(id).find(" hello\n"), std::string::npos);
 }
 
-TEST_F(LifecycleDiagnosticsTest, AnExitThatOvertakesTheReportLosesNothing) {
+TEST_F(DiagnosticsTest, AnExitThatOvertakesTheReportLosesNothing) {
   const std::string id = CreateRunning();
   Start("last words\n");
   execd.reset();
@@ -69,7 +69,7 @@ TEST_F(LifecycleDiagnosticsTest, AnExitThatOvertakesTheReportLosesNothing) {
   EXPECT_NE(Log(id).find(" last words\n"), std::string::npos);
 }
 
-TEST_F(LifecycleDiagnosticsTest, WhoeverHasLostExecdHearsOfTheEnd) {
+TEST_F(DiagnosticsTest, WhoeverHasLostExecdHearsOfTheEnd) {
   const std::string id = CreateRunning();
   int heard = 0;
   const auto hear = [&] { ++heard; };
@@ -87,7 +87,7 @@ TEST_F(LifecycleDiagnosticsTest, WhoeverHasLostExecdHearsOfTheEnd) {
   EXPECT_EQ(heard, 3);
 }
 
-TEST_F(LifecycleDiagnosticsTest, AFailedStartEndsTheWatching) {
+TEST_F(DiagnosticsTest, AFailedStartEndsTheWatching) {
   const std::string id = CreateRunning();
   bool ended = false;
   EXPECT_NE(logs->Watch(id, true, [&](bool end) { ended = end; }), 0U);
@@ -97,7 +97,7 @@ TEST_F(LifecycleDiagnosticsTest, AFailedStartEndsTheWatching) {
   EXPECT_TRUE(ended);
 }
 
-TEST_F(LifecycleDiagnosticsTest, TheHistoryHasWhatHappened) {
+TEST_F(DiagnosticsTest, TheHistoryHasWhatHappened) {
   Wanted wanted = Want();
   wanted.timeout_seconds = 3600;
   const std::string id = CreateRunning(wanted);

@@ -1,12 +1,12 @@
 #include <gtest/gtest.h>
 
 #include "runtime/sandbox/metrics.h"
-#include "tests/unit/sandbox/lifecycle_fixture.h"
+#include "tests/unit/sandbox/sandboxes_fixture.h"
 
 namespace atl::sandbox {
 namespace {
 
-class IdleTest : public LifecycleTest {
+class IdleTest : public SandboxesTest {
  protected:
   std::string CreateIdle(bool ends = false) {
     Wanted wanted = Want();

@@ -1,11 +1,11 @@
 #include <gtest/gtest.h>
 
-#include "tests/unit/sandbox/lifecycle_fixture.h"
+#include "tests/unit/sandbox/sandboxes_fixture.h"
 
 namespace atl::sandbox {
 namespace {
 
-class ReclaimTest : public LifecycleTest {
+class ReclaimTest : public SandboxesTest {
  protected:
   std::string CreateReclaiming() {
     Wanted wanted = Want();

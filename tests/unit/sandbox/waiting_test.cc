@@ -1,11 +1,11 @@
 // Creates whose image is still being imported.
 #include "runtime/wire/plan.h"
-#include "tests/unit/sandbox/lifecycle_fixture.h"
+#include "tests/unit/sandbox/sandboxes_fixture.h"
 
 namespace atl::sandbox {
 namespace {
 
-class LifecycleWaitingTest : public LifecycleTest {
+class WaitingTest : public SandboxesTest {
  protected:
   static Wanted WantOf(const std::string& image) {
     Wanted wanted = Want();
@@ -33,7 +33,7 @@ class LifecycleWaitingTest : public LifecycleTest {
 };
 
 // An import may hang, and such a create may have no deadline of its own.
-TEST_F(LifecycleWaitingTest, ACreateWaitsAnHourForItsImage) {
+TEST_F(WaitingTest, ACreateWaitsAnHourForItsImage) {
   const auto import = Begin();
   const std::string id = Waiting();
   loop.Pass(1800 * kSecond);
@@ -53,7 +53,7 @@ TEST_F(LifecycleWaitingTest, ACreateWaitsAnHourForItsImage) {
   EXPECT_EQ(StateOf(id), State::kFailed);
 }
 
-TEST_F(LifecycleWaitingTest, IsPendingUntilTheImageIsThere) {
+TEST_F(WaitingTest, IsPendingUntilTheImageIsThere) {
   const auto import = Begin();
   const auto answer = Create(WantOf("new"));
   ASSERT_TRUE(answer->called && answer->result);
@@ -86,7 +86,7 @@ TEST_F(LifecycleWaitingTest, IsPendingUntilTheImageIsThere) {
   EXPECT_TRUE(sandboxes->layers.InUse(1));
 }
 
-TEST_F(LifecycleWaitingTest, AnImageThatNobodyImportsIsUnknown) {
+TEST_F(WaitingTest, AnImageThatNobodyImportsIsUnknown) {
   const auto import = Begin();
   EXPECT_EQ(Create(WantOf("other"))->result.error().code(), Code::kNotFound);
   imports->End(import, Fail(Code::kInvalidArgument, "no archive"));
@@ -94,14 +94,14 @@ TEST_F(LifecycleWaitingTest, AnImageThatNobodyImportsIsUnknown) {
   EXPECT_TRUE(Stored().empty());
 }
 
-TEST_F(LifecycleWaitingTest, WhatIsWrongWithTheRestIsSaidAtOnce) {
+TEST_F(WaitingTest, WhatIsWrongWithTheRestIsSaidAtOnce) {
   Begin();
   Wanted wanted = WantOf("new");
   wanted.resource_limits = {{"memory", "1"}};
   EXPECT_EQ(Create(wanted)->result.error().code(), Code::kInvalidArgument);
 }
 
-TEST_F(LifecycleWaitingTest, AFailedImportIsAFailureThatCanBeRead) {
+TEST_F(WaitingTest, AFailedImportIsAFailureThatCanBeRead) {
   const auto import = Begin();
   const std::string id = Waiting();
   imports->End(import, Fail(Code::kInvalidArgument, "no archive"));
@@ -115,7 +115,7 @@ TEST_F(LifecycleWaitingTest, AFailedImportIsAFailureThatCanBeRead) {
   EXPECT_TRUE(Stored().empty());
 }
 
-TEST_F(LifecycleWaitingTest, TheImageMayBeForAnotherMachine) {
+TEST_F(WaitingTest, TheImageMayBeForAnotherMachine) {
   const auto import = Begin();
   const std::string id = Waiting();
   images.image.config.architecture = "arm64";
@@ -124,7 +124,7 @@ TEST_F(LifecycleWaitingTest, TheImageMayBeForAnotherMachine) {
   EXPECT_NE(sandboxes->registry.Find(kCaller, id)->message.find("is for arm64"), std::string::npos);
 }
 
-TEST_F(LifecycleWaitingTest, ABuildThatFailsIsAFailureAsWell) {
+TEST_F(WaitingTest, ABuildThatFailsIsAFailureAsWell) {
   const auto import = Begin();
   const std::string id = Waiting();
   Imported(import);
@@ -137,7 +137,7 @@ TEST_F(LifecycleWaitingTest, ABuildThatFailsIsAFailureAsWell) {
   EXPECT_FALSE(sandboxes->layers.InUse(1));
 }
 
-TEST_F(LifecycleWaitingTest, AnotherAttemptMaySucceed) {
+TEST_F(WaitingTest, AnotherAttemptMaySucceed) {
   const auto first = Begin();
   const auto second = Begin();
   const std::string id = Waiting();
@@ -148,7 +148,7 @@ TEST_F(LifecycleWaitingTest, AnotherAttemptMaySucceed) {
   EXPECT_EQ(StateOf(id), State::kRunning);
 }
 
-TEST_F(LifecycleWaitingTest, CanBeDeletedMeanwhile) {
+TEST_F(WaitingTest, CanBeDeletedMeanwhile) {
   const auto import = Begin();
   const std::string id = Waiting();
   EXPECT_TRUE(sandboxes->endings.Delete(kCaller, id));
@@ -160,7 +160,7 @@ TEST_F(LifecycleWaitingTest, CanBeDeletedMeanwhile) {
   EXPECT_TRUE(spawner.builds.empty());
 }
 
-TEST_F(LifecycleWaitingTest, ItsTimeRunsMeanwhile) {
+TEST_F(WaitingTest, ItsTimeRunsMeanwhile) {
   Begin();
   Wanted wanted = WantOf("new");
   wanted.timeout_seconds = 60;
@@ -170,7 +170,7 @@ TEST_F(LifecycleWaitingTest, ItsTimeRunsMeanwhile) {
   EXPECT_TRUE(Stored().empty());
 }
 
-TEST_F(LifecycleWaitingTest, ADaemonThatStartsHasNoImport) {
+TEST_F(WaitingTest, ADaemonThatStartsHasNoImport) {
   Begin();
   const std::string id = Waiting();
   Boot({});
@@ -180,7 +180,7 @@ TEST_F(LifecycleWaitingTest, ADaemonThatStartsHasNoImport) {
             std::string::npos);
 }
 
-TEST_F(LifecycleWaitingTest, NorWhatItsPredecessorHadBegunToBuild) {
+TEST_F(WaitingTest, NorWhatItsPredecessorHadBegunToBuild) {
   const auto import = Begin();
   const std::string id = Waiting();
   Imported(import);
@@ -195,7 +195,7 @@ TEST_F(LifecycleWaitingTest, NorWhatItsPredecessorHadBegunToBuild) {
   EXPECT_EQ(spawner.destroys.front().first, id);
 }
 
-TEST_F(LifecycleWaitingTest, ARepeatedRequestGetsTheSame) {
+TEST_F(WaitingTest, ARepeatedRequestGetsTheSame) {
   const auto import = Begin();
   Wanted wanted = WantOf("new");
   wanted.idempotency_key = "key";
@@ -210,7 +210,7 @@ TEST_F(LifecycleWaitingTest, ARepeatedRequestGetsTheSame) {
   EXPECT_EQ(StateName(again->result->state), StateName(State::kFailed));
 }
 
-TEST_F(LifecycleWaitingTest, AnImportThatEndsWhileVolumesAreMadeIsNotMissed) {
+TEST_F(WaitingTest, AnImportThatEndsWhileVolumesAreMadeIsNotMissed) {
   const auto import = Begin();
   Wanted wanted = WantOf("new");
   wanted.mounts.resize(1);
@@ -230,7 +230,7 @@ TEST_F(LifecycleWaitingTest, AnImportThatEndsWhileVolumesAreMadeIsNotMissed) {
   EXPECT_FALSE(sandboxes->layers.InUse(1));
 }
 
-TEST_F(LifecycleWaitingTest, WhatMayBePulledIsPulledOnceForAll) {
+TEST_F(WaitingTest, WhatMayBePulledIsPulledOnceForAll) {
   puller.pullable = "new:latest";
   Wanted wanted = WantOf("new");
   wanted.registry_as = {"me", "secret"};
@@ -252,7 +252,7 @@ TEST_F(LifecycleWaitingTest, WhatMayBePulledIsPulledOnceForAll) {
   EXPECT_EQ(puller.pulls.size(), 1U);
 }
 
-TEST_F(LifecycleWaitingTest, APullThatFailsIsTriedAgainByTheNextCreate) {
+TEST_F(WaitingTest, APullThatFailsIsTriedAgainByTheNextCreate) {
   puller.pullable = "new:latest";
   const std::string id = Waiting();
   puller.pulls.at(0).done(Fail(Code::kPermissionDenied, "status 401"));
@@ -263,7 +263,7 @@ TEST_F(LifecycleWaitingTest, APullThatFailsIsTriedAgainByTheNextCreate) {
   EXPECT_EQ(puller.pulls.size(), 2U);
 }
 
-TEST_F(LifecycleWaitingTest, NothingIsPulledForACreateThatIsRefused) {
+TEST_F(WaitingTest, NothingIsPulledForACreateThatIsRefused) {
   EXPECT_EQ(Create(WantOf("new"))->result.error().code(), Code::kNotFound);
   puller.pullable = "new:latest";
   Wanted wanted = WantOf("new");
@@ -274,7 +274,7 @@ TEST_F(LifecycleWaitingTest, NothingIsPulledForACreateThatIsRefused) {
   EXPECT_TRUE(puller.pulls.empty());
 }
 
-TEST_F(LifecycleWaitingTest, TheyAreBounded) {
+TEST_F(WaitingTest, TheyAreBounded) {
   build_queue = 2;
   Boot({});
   Begin();

@@ -21,10 +21,10 @@ inline int Exit(int code) {
   return code << 8;
 }
 
-class LifecycleTest : public testing::Test {
+class SandboxesTest : public testing::Test {
  protected:
-  LifecycleTest();
-  ~LifecycleTest() override;
+  SandboxesTest();
+  ~SandboxesTest() override;
 
   // Starts a new daemon: new memory, the same store and host.
   void Boot(const wire::Greeting& hello);

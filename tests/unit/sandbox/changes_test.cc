@@ -1,12 +1,12 @@
 #include <gtest/gtest.h>
 
 #include "runtime/wire/plan.h"
-#include "tests/unit/sandbox/lifecycle_fixture.h"
+#include "tests/unit/sandbox/sandboxes_fixture.h"
 
 namespace atl::sandbox {
 namespace {
 
-class ChangeTest : public LifecycleTest {
+class ChangeTest : public SandboxesTest {
  protected:
   // Pauses or resumes. The result becomes "ok" or the error's code; it is "" until then.
   std::shared_ptr<std::string> Pause(const std::string& id) {

@@ -7,13 +7,13 @@
 
 #include "runtime/base/sandbox_id.h"
 #include "runtime/wire/plan.h"
-#include "tests/unit/sandbox/lifecycle_fixture.h"
 #include "tests/unit/sandbox/sample.h"
+#include "tests/unit/sandbox/sandboxes_fixture.h"
 
 namespace atl::sandbox {
 namespace {
 
-TEST_F(LifecycleTest, CreateAnswersWhenBuiltAndRecorded) {
+TEST_F(SandboxesTest, CreateAnswersWhenBuiltAndRecorded) {
   const auto answer = Create();
   EXPECT_FALSE(answer->called);
   EXPECT_TRUE(Stored().empty());
@@ -34,7 +34,7 @@ TEST_F(LifecycleTest, CreateAnswersWhenBuiltAndRecorded) {
   EXPECT_EQ(Stored()[0].slot, build.slot);
 }
 
-TEST_F(LifecycleTest, ASpecIsKeptWhole) {
+TEST_F(SandboxesTest, ASpecIsKeptWhole) {
   Wanted wanted = Want();
   Fill().Set(wanted.spec);
   wanted.spec.image = "busybox:latest";
@@ -54,13 +54,13 @@ TEST_F(LifecycleTest, ASpecIsKeptWhole) {
   EXPECT_EQ(stored.spec.limits.pids, 512U);
 }
 
-TEST_F(LifecycleTest, TheStartMessageIsThereBeforeTheBuild) {
+TEST_F(SandboxesTest, TheStartMessageIsThereBeforeTheBuild) {
   Create();
   char head[4];
   EXPECT_EQ(::recv(spawner.builds[0].control.get(), head, sizeof head, MSG_DONTWAIT), 4);
 }
 
-TEST_F(LifecycleTest, AnUnknownImageIsNotFoundAndLeavesNothing) {
+TEST_F(SandboxesTest, AnUnknownImageIsNotFoundAndLeavesNothing) {
   Wanted wanted = Want();
   wanted.spec.image = "nope";
   const auto answer = Create(wanted);
@@ -69,7 +69,7 @@ TEST_F(LifecycleTest, AnUnknownImageIsNotFoundAndLeavesNothing) {
   EXPECT_EQ(sandboxes->registry.size(), 0U);
 }
 
-TEST_F(LifecycleTest, BadSpecsAreInvalid) {
+TEST_F(SandboxesTest, BadSpecsAreInvalid) {
   std::vector<Wanted> bad(9, Want());
   bad[0].spec.entrypoint = {""};
   bad[1].spec.entrypoint = {std::string("a\0b", 3)};
@@ -90,12 +90,12 @@ TEST_F(LifecycleTest, BadSpecsAreInvalid) {
   EXPECT_TRUE(spawner.builds.empty());
 }
 
-TEST_F(LifecycleTest, AnImageForAnotherMachineIsRefused) {
+TEST_F(SandboxesTest, AnImageForAnotherMachineIsRefused) {
   images.image.config.architecture = "arm64";
   EXPECT_EQ(Create()->result.error().code(), Code::kInvalidArgument);
 }
 
-TEST_F(LifecycleTest, AFailedBuildLeavesNothing) {
+TEST_F(SandboxesTest, AFailedBuildLeavesNothing) {
   const auto answer = Create();
   const std::string id = spawner.builds[0].id;
   const uint32_t slot = spawner.builds[0].slot;
@@ -113,7 +113,7 @@ TEST_F(LifecycleTest, AFailedBuildLeavesNothing) {
   EXPECT_TRUE(admission->idle());
 }
 
-TEST_F(LifecycleTest, ASlotThatWasLostIsReplaced) {
+TEST_F(SandboxesTest, ASlotThatWasLostIsReplaced) {
   const auto answer = Create();
   const uint32_t lost = spawner.builds[0].slot;
   spawner.AnswerBuild(Fail(Code::kFailedPrecondition, "step check: slot: not prepared"));
@@ -128,7 +128,7 @@ TEST_F(LifecycleTest, ASlotThatWasLostIsReplaced) {
   EXPECT_TRUE(admission->idle());
 }
 
-TEST_F(LifecycleTest, SlotsThatAreAlwaysLostEndTheCreate) {
+TEST_F(SandboxesTest, SlotsThatAreAlwaysLostEndTheCreate) {
   const auto answer = Create();
   for (int i = 0; i < 200 && !answer->called; ++i) {
     ASSERT_EQ(spawner.builds.size(), 1U);
@@ -140,7 +140,7 @@ TEST_F(LifecycleTest, SlotsThatAreAlwaysLostEndTheCreate) {
   EXPECT_TRUE(admission->idle());
 }
 
-TEST_F(LifecycleTest, ARecordThatCannotBeWrittenIsNoSandbox) {
+TEST_F(SandboxesTest, ARecordThatCannotBeWrittenIsNoSandbox) {
   // Another connection holds the database's write lock.
   sqlite::Options impatient;
   impatient.busy_timeout_ms = 0;
@@ -164,7 +164,7 @@ Wanted WithVolume(Wanted wanted) {
   return wanted;
 }
 
-TEST_F(LifecycleTest, ARefusedCreateAcquiresNothing) {
+TEST_F(SandboxesTest, ARefusedCreateAcquiresNothing) {
   Wanted wanted = WithVolume(Want());
   wanted.idempotency_key = "k";
   wanted.spec.image = "nope";
@@ -181,7 +181,7 @@ TEST_F(LifecycleTest, ARefusedCreateAcquiresNothing) {
   EXPECT_FALSE(Create(wanted)->called);
 }
 
-TEST_F(LifecycleTest, ACreateThatCannotHaveItsVolumesGivesAllBack) {
+TEST_F(SandboxesTest, ACreateThatCannotHaveItsVolumesGivesAllBack) {
   config.budget.sandboxes = 1;
   Boot({});
   Wanted wanted = WithVolume(Want());
@@ -210,7 +210,7 @@ TEST_F(LifecycleTest, ACreateThatCannotHaveItsVolumesGivesAllBack) {
   EXPECT_EQ(volumes->Find(kCaller, "data")->used_by, std::vector<std::string>{third->result->id});
 }
 
-TEST_F(LifecycleTest, TwoAreBuiltAtOnce) {
+TEST_F(SandboxesTest, TwoAreBuiltAtOnce) {
   std::vector<std::shared_ptr<Answer>> answers;
   for (int i = 0; i < 5; ++i) answers.push_back(Create());
   EXPECT_EQ(spawner.builds.size(), 2U);
@@ -224,7 +224,7 @@ TEST_F(LifecycleTest, TwoAreBuiltAtOnce) {
   EXPECT_EQ(Stored().size(), 5U);
 }
 
-TEST_F(LifecycleTest, PastTheQueueIsTooMany) {
+TEST_F(SandboxesTest, PastTheQueueIsTooMany) {
   build_queue = 1;
   Boot({});
   Create();
@@ -237,7 +237,7 @@ TEST_F(LifecycleTest, PastTheQueueIsTooMany) {
   EXPECT_EQ(sandboxes->registry.size(), 3U);
 }
 
-TEST_F(LifecycleTest, DeleteIsAtOnceInvisibleAndThenGone) {
+TEST_F(SandboxesTest, DeleteIsAtOnceInvisibleAndThenGone) {
   const std::string id = CreateRunning();
   const uint32_t slot = sandboxes->registry.Find(kCaller, id)->slot;
   const int collected = images.collected;
@@ -257,7 +257,7 @@ TEST_F(LifecycleTest, DeleteIsAtOnceInvisibleAndThenGone) {
   EXPECT_FALSE(images.layer_1_in_use);
 }
 
-TEST_F(LifecycleTest, DestroyIsTriedAgain) {
+TEST_F(SandboxesTest, DestroyIsTriedAgain) {
   const std::string id = CreateRunning();
   ASSERT_TRUE(sandboxes->endings.Delete(kCaller, id));
   spawner.AnswerDestroy(Fail(Code::kInternal, "busy"));
@@ -268,7 +268,7 @@ TEST_F(LifecycleTest, DestroyIsTriedAgain) {
   EXPECT_TRUE(Stored().empty());
 }
 
-TEST_F(LifecycleTest, DeletedWhileBuiltIsDestroyedAfterwards) {
+TEST_F(SandboxesTest, DeletedWhileBuiltIsDestroyedAfterwards) {
   const auto answer = Create();
   const std::string id = spawner.builds[0].id;
   ASSERT_TRUE(sandboxes->endings.Delete(kCaller, id));
@@ -281,7 +281,7 @@ TEST_F(LifecycleTest, DeletedWhileBuiltIsDestroyedAfterwards) {
   EXPECT_TRUE(Stored().empty());
 }
 
-TEST_F(LifecycleTest, DeletedWhileQueuedIsNeverBuilt) {
+TEST_F(SandboxesTest, DeletedWhileQueuedIsNeverBuilt) {
   Create();
   Create();
   const auto queued = Create();
@@ -301,7 +301,7 @@ TEST_F(LifecycleTest, DeletedWhileQueuedIsNeverBuilt) {
   EXPECT_EQ(spawner.dropped.size(), 1U);  // the slot that it got was not used
 }
 
-TEST_F(LifecycleTest, AMissingEntrypointFails) {
+TEST_F(SandboxesTest, AMissingEntrypointFails) {
   const std::string id = CreateRunning();
   ReportFailure("exec /nope: No such file or directory");
   loop.Poll();
@@ -322,14 +322,14 @@ TEST_F(LifecycleTest, AMissingEntrypointFails) {
   EXPECT_EQ(sandboxes->registry.size(), 0U);
 }
 
-TEST_F(LifecycleTest, TheReportBeatsTheExitThatOvertookIt) {
+TEST_F(SandboxesTest, TheReportBeatsTheExitThatOvertookIt) {
   const std::string id = CreateRunning();
   ReportFailure("no such user");
   Ended(id, Exit(126));
   EXPECT_EQ(sandboxes->registry.Find(kCaller, id)->reason, "ENTRYPOINT_START_FAILED");
 }
 
-TEST_F(LifecycleTest, AnExitThatOvertookTheBuildCountsAfterIt) {
+TEST_F(SandboxesTest, AnExitThatOvertookTheBuildCountsAfterIt) {
   const auto answer = Create();
   const std::string id = spawner.builds[0].id;
   Ended(id, Exit(0));
@@ -339,7 +339,7 @@ TEST_F(LifecycleTest, AnExitThatOvertookTheBuildCountsAfterIt) {
   EXPECT_EQ(StateName(sandboxes->registry.Find(kCaller, id)->state), StateName(State::kTerminated));
 }
 
-TEST_F(LifecycleTest, ExitsAreKeptWithTheirCause) {
+TEST_F(SandboxesTest, ExitsAreKeptWithTheirCause) {
   struct Case {
     int status;
     bool oom;
@@ -370,7 +370,7 @@ TEST_F(LifecycleTest, ExitsAreKeptWithTheirCause) {
   EXPECT_EQ(Stored().size(), std::size(cases));
 }
 
-TEST_F(LifecycleTest, WhatAClientStopsHasNotFailed) {
+TEST_F(SandboxesTest, WhatAClientStopsHasNotFailed) {
   for (const bool oom : {false, true}) {
     const std::string id = CreateRunning();
     sandboxes->endings.Stopping(kCaller, id);
@@ -382,14 +382,14 @@ TEST_F(LifecycleTest, WhatAClientStopsHasNotFailed) {
   }
 }
 
-TEST_F(LifecycleTest, WhatIsLostIsCounted) {
+TEST_F(SandboxesTest, WhatIsLostIsCounted) {
   const std::string id = CreateRunning();
   Boot({});
   EXPECT_EQ(sandboxes->registry.Find(kCaller, id)->reason, kSandboxLost);
   EXPECT_EQ(sandboxes->endings.ends()[static_cast<size_t>(End::kLost)], 1U);
 }
 
-TEST_F(LifecycleTest, WhoFollowsSeesAWholeLife) {
+TEST_F(SandboxesTest, WhoFollowsSeesAWholeLife) {
   const std::string id = CreateRunning();
   ASSERT_TRUE(sandboxes->endings.Delete(kCaller, id));
   ASSERT_EQ(history->FeedOf(kCaller).recent.size(), 2U);
@@ -399,7 +399,7 @@ TEST_F(LifecycleTest, WhoFollowsSeesAWholeLife) {
   EXPECT_EQ(history->FeedOf(kCaller).last, 2U);
 }
 
-TEST_F(LifecycleTest, ExpiresAndRenews) {
+TEST_F(SandboxesTest, ExpiresAndRenews) {
   Wanted wanted = Want();
   wanted.timeout_seconds = 60;
   const std::string id = CreateRunning(wanted);
@@ -416,7 +416,7 @@ TEST_F(LifecycleTest, ExpiresAndRenews) {
   EXPECT_EQ(sandboxes->endings.ends()[static_cast<size_t>(End::kExpired)], 1U);
 }
 
-TEST_F(LifecycleTest, RenewRefusals) {
+TEST_F(SandboxesTest, RenewRefusals) {
   const std::string id = CreateRunning();
   EXPECT_EQ(sandboxes->changes.Renew(kCaller, "x", clock.unix_ms + 1).error().code(),
             Code::kNotFound);
@@ -426,7 +426,7 @@ TEST_F(LifecycleTest, RenewRefusals) {
             Code::kFailedPrecondition);
 }
 
-TEST_F(LifecycleTest, ARestartAdoptsFinishesAndForgets) {
+TEST_F(SandboxesTest, ARestartAdoptsFinishesAndForgets) {
   Wanted wanted = Want();
   wanted.timeout_seconds = 600;
   const std::string running = CreateRunning(wanted);
@@ -468,7 +468,7 @@ TEST_F(LifecycleTest, ARestartAdoptsFinishesAndForgets) {
   EXPECT_EQ(sandboxes->registry.Find(kCaller, running), nullptr);
 }
 
-TEST_F(LifecycleTest, ANewSpawnerIsReconciledWith) {
+TEST_F(SandboxesTest, ANewSpawnerIsReconciledWith) {
   const std::string kept = CreateRunning();
   const std::string deleted = CreateRunning();
   ASSERT_TRUE(sandboxes->endings.Delete(kCaller, deleted));
@@ -491,7 +491,7 @@ TEST_F(LifecycleTest, ANewSpawnerIsReconciledWith) {
   EXPECT_TRUE(after->result);
 }
 
-TEST_F(LifecycleTest, ABuildThatASpawnerCutsOffIsRefusedForNow) {
+TEST_F(SandboxesTest, ABuildThatASpawnerCutsOffIsRefusedForNow) {
   const auto building = Create();
   // The next spawner connects before the requests to the old one have failed.
   wire::Greeting hello;
@@ -511,7 +511,7 @@ TEST_F(LifecycleTest, ABuildThatASpawnerCutsOffIsRefusedForNow) {
   EXPECT_EQ(sandboxes->registry.size(), 0U);
 }
 
-TEST_F(LifecycleTest, ALateAnswerOfALostSpawnerIsNotTheNextOnes) {
+TEST_F(SandboxesTest, ALateAnswerOfALostSpawnerIsNotTheNextOnes) {
   const std::string id = CreateRunning();
   ASSERT_TRUE(sandboxes->endings.Delete(kCaller, id));
   auto first = std::move(spawner.destroys.front());
@@ -524,7 +524,7 @@ TEST_F(LifecycleTest, ALateAnswerOfALostSpawnerIsNotTheNextOnes) {
   EXPECT_EQ(sandboxes->registry.size(), 0U);
 }
 
-TEST_F(LifecycleTest, ADestroyIsTriedUntilItIsDone) {
+TEST_F(SandboxesTest, ADestroyIsTriedUntilItIsDone) {
   const std::string id = CreateRunning();
   ASSERT_TRUE(sandboxes->endings.Delete(kCaller, id));
   for (const Code code : {Code::kUnavailable, Code::kDeadlineExceeded, Code::kUnavailable}) {
@@ -536,7 +536,7 @@ TEST_F(LifecycleTest, ADestroyIsTriedUntilItIsDone) {
   EXPECT_EQ(sandboxes->registry.size(), 0U);
 }
 
-TEST_F(LifecycleTest, ShutdownEndsEverything) {
+TEST_F(SandboxesTest, ShutdownEndsEverything) {
   CreateRunning();
   bool done = false;
   sandboxes->reconciler.Shutdown([&](const Status& status) { done = status.has_value(); });
@@ -548,7 +548,7 @@ TEST_F(LifecycleTest, ShutdownEndsEverything) {
   EXPECT_EQ(Create()->result.error().code(), Code::kUnavailable);
 }
 
-TEST_F(LifecycleTest, LayersAreHeldAsLongAsTheyAreUsed) {
+TEST_F(SandboxesTest, LayersAreHeldAsLongAsTheyAreUsed) {
   const std::string a = CreateRunning();
   const std::string b = CreateRunning();
   ASSERT_TRUE(sandboxes->endings.Delete(kCaller, a));
