@@ -517,8 +517,12 @@ class Accounts(VaultTest):
         answer = connection.getresponse()
         self.assertEqual((answer.status, answer.headers['Retry-After']), (503, '1'), answer.read())
         connection.close()
-        self.daemon.another_spawner(spawner)
-        self.put(box, vault(binding('api', 'good.example')))
+
+        def made():
+            answer = box.egress_call('POST', '/credential-vault', vault(binding('api', 'good.example')))
+            self.assertIn(answer.status, (201, 503), answer.text)
+            return answer.status == 201
+        atoll.until(made, 30 * SLOWNESS, 'it was right to come again')
 
     def test_it_outlives_the_spawner_and_moves_with_a_rollback(self):
         box = self.safe_box()
