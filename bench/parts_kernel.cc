@@ -67,7 +67,7 @@ void AddGroups(Phases* phases) {
                          [=] { return (*groups)->Change(); }));
   phases->push_back(Part("cgroup: meters read", "of one sandbox", 200, 10, [=]() -> Status {
     const cgroup::Tree& tree = (*groups)->tree;
-    const cgroup::Meters meters = cgroup::ReadMeters(tree.host(), tree.path(), "s1");
+    ATOLL_ASSIGN(const cgroup::Meters meters, cgroup::ReadMeters(tree.host(), tree.path(), "s1"));
     return meters.cpu_micros == 0 ? Status() : Fail(Code::kInternal, "a group without processes");
   }));
   phases->push_back({.run = [=](Take&) -> Status {
