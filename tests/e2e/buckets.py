@@ -1,4 +1,5 @@
 """Sandboxes with volumes that are buckets: a daemon, its stores of objects, and what serves them."""
+import glob
 import os
 import pathlib
 import re
@@ -53,7 +54,8 @@ def mounts():
 
 def scratch(daemon):
     """Directories for what is open of buckets, and what lies in them."""
-    return list((daemon.data_dir / 'store/fs/uppers').glob('s*/o*'))
+    # Path.glob would raise for a slot that goes meanwhile.
+    return [pathlib.Path(path) for path in glob.glob(f'{daemon.data_dir}/store/fs/uppers/s*/o*')]
 
 
 def the_store(authority, top):

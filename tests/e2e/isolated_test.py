@@ -1,6 +1,7 @@
 """Isolated sessions: what clients are promised, and what one session must not get at."""
 import contextlib
 import ctypes
+import glob
 import os
 import pathlib
 import re
@@ -599,7 +600,9 @@ class Life(Isolated):
         box = Box(self.daemon, self.image)
         self.addCleanup(lambda: self.daemon.delete(box.id))
         run, thread, answers = self.stuck(box)
-        in_group = lambda: ' '.join(map(text_of, run.glob('x1/**/cgroup.procs'))).split()
+        # Path.glob would raise for a group that goes meanwhile.
+        files = lambda: map(pathlib.Path, glob.glob(f'{run}/x1/**/cgroup.procs', recursive=True))
+        in_group = lambda: ' '.join(map(text_of, files())).split()
         freeze = lambda on: (run / 'cgroup.freeze').write_text(str(int(on)), encoding='ascii')
         # That was a helper of the builder, which waits for the helper. The next one is the session's first process.
         builder, = [pid for pid in children(self.daemon.spawner_pid()) if comm(pid) == 'atoll-session']

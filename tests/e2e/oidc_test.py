@@ -279,6 +279,9 @@ class Oidc(unittest.TestCase):
         of_app = self.forge.sign(self.claims(aud='an-app'))
         headers = json.loads(self.ask(token, path=f'/v1/sandboxes/{box}/endpoints/8000')[1])['headers']
         log = self.stream(f'/v1/sandboxes/{box}/diagnostics/logs?follow=true', {'Authorization': f'Bearer {token}'})
+        endpoint = json.loads(self.ask(token, path=f'/v1/sandboxes/{box}/endpoints/44772')[1])['headers']
+        self.stream(f'/sandboxes/{box}/proxy/44772/command', endpoint,
+                    {'command': 'until cat /proc/net/tcp* | grep -q ":1F40 .* 0A "; do :; done; echo begun'})
         unseen = self.forge.sign(self.claims(sub='careful', n=1))
         connection = self.daemon.connection()
         self.addCleanup(connection.close)
