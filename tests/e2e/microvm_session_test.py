@@ -20,7 +20,7 @@ def in_a_machine(cases, always, never=()):
     return type(cases.__name__, (cases,), {'settings': SETTINGS, '__module__': __name__, **dict.fromkeys(others)})
 
 
-Contract = in_a_machine(isolated_test.Contract, ['test_capabilities', 'test_identity', 'test_runs'])
+Contract = in_a_machine(isolated_test.Contract, ['test_capabilities', 'test_identity', 'test_runs', 'test_what_a_run_leaves'])
 Mounts = in_a_machine(isolated_test.Mounts, ['test_binds', 'test_modes'])
 Limits = in_a_machine(isolated_test.Limits, ['test_memory', 'test_processes'],
                       ['test_groups_are_not_nested_without_end', 'test_made_and_ended_without_end'])
@@ -29,7 +29,7 @@ Attacks = in_a_machine(isolated_test.Attacks, ['test_no_mounts_no_namespaces_no_
                                                'test_what_is_hidden_stays_hidden'],
                        ['test_everything_goes', 'test_it_has_namespaces_of_its_own',
                         'test_its_mounts_stay_its_own_and_go', 'test_limits_of_the_sandbox_hold'])
-Identity = in_a_machine(isolated_user_test.Identity, ['test_whom_it_is_inside_and_to_its_sandbox'])
+Identity = in_a_machine(isolated_user_test.Identity, ['test_runs_and_files_are_as_ever', 'test_whom_it_is_inside_and_to_its_sandbox'])
 UserAttacks = in_a_machine(isolated_user_test.Attacks, ['test_no_rights_over_anything_else'])
 Changes = in_a_machine(isolated_change_test.Changes, ['test_as_the_sessions_user', 'test_commit'])
 

@@ -87,10 +87,9 @@ Status MaskProc(const char* empty_directory, uid_t owner) {
   };
   for (const char* path : kMaskedInProc) ATOLL_TRY(mask(proc.get(), path));
   // The sandbox's root in a virtual machine is the kernel's own, which may list the descriptors of
-  // process 1.
-  if (owner == 0) {
-    for (const char* path : {"1/task", "1/fd"}) ATOLL_TRY(mask(proc.get(), path));
-  }
+  // process 1. They stay in task/, where execd finds its own (sys::FdPath); nobody opens them there
+  // without CAP_SYS_PTRACE.
+  if (owner == 0) ATOLL_TRY(mask(proc.get(), "1/fd"));
 
   // Everything below /proc/sys belongs to the host or the namespaces. So it is read-only, on top of
   // the kernel's own checks (release_agent, core_pattern, binfmt_misc).
