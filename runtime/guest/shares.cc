@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/sys.h"
@@ -59,6 +60,13 @@ class Devices {
   std::vector<std::string> attached_;
 };
 
+// Attaches the mount at a new directory of the initramfs.
+Status AttachAtNew(const char* path, const UniqueFd& mount) {
+  if (::mkdir(path, 0700) != 0) return FailSys(std::string("mkdir ") + path);
+  ATOLL_ASSIGN(const UniqueFd target, sys::Open(path, O_PATH | O_DIRECTORY));
+  return Attach(mount.get(), target.get(), path);
+}
+
 Result<bool> IsDirectory(const UniqueFd& mount) {
   struct stat facts {};
   if (::fstat(mount.get(), &facts) != 0) return FailSys("fstat of a share");
@@ -87,19 +95,11 @@ Result<UniqueFd> MakeTarget(int root, std::string_view path) {
 Result<Shares> Shares::Mount(const wire::vm::Go& go) {
   Shares shares;
   Devices devices;
-  if (::mkdir(kRootPath, 0755) != 0) return FailSys(std::string("mkdir ") + kRootPath);
-  {
-    ATOLL_ASSIGN(const UniqueFd root, devices.Mount(go.root));
-    ATOLL_ASSIGN(const UniqueFd target, sys::Open(kRootPath, O_PATH | O_DIRECTORY));
-    ATOLL_TRY(Attach(root.get(), target.get(), kRootPath));
-  }
-  {
-    wire::vm::Share sessions = go.root;
-    sessions.directory = go.sessions;
-    if (::mkdir(kSessionsPath, 0700) != 0) return FailSys(std::string("mkdir ") + kSessionsPath);
-    ATOLL_ASSIGN(const UniqueFd mount, devices.Mount(sessions));
-    ATOLL_ASSIGN(const UniqueFd target, sys::Open(kSessionsPath, O_PATH | O_DIRECTORY));
-    ATOLL_TRY(Attach(mount.get(), target.get(), kSessionsPath));
+  wire::vm::Share sessions = go.root;
+  sessions.directory = go.sessions;
+  for (const auto& [path, share] : {std::pair{kRootPath, &go.root}, {kSessionsPath, &sessions}}) {
+    ATOLL_ASSIGN(const UniqueFd mount, devices.Mount(*share));
+    ATOLL_TRY(AttachAtNew(path, mount));
   }
   ATOLL_ASSIGN(UniqueFd root, sys::Open(kRootPath, O_RDONLY | O_DIRECTORY));
   for (const wire::vm::Share& share : go.shares) {

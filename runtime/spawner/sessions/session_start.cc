@@ -2,7 +2,6 @@
 
 #include <linux/capability.h>
 #include <sched.h>
-#include <sys/prctl.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -27,7 +26,6 @@ constexpr char kStarted[] = "+";
 
 struct SessionState {
   const SessionParts& parts;
-  int gate = -1;
   uint64_t pass = 0;
   UniqueFd sysctls;
   UniqueFd score;
@@ -130,8 +128,7 @@ struct SessionStart {
 
 Result<int> RunSessionSteps(const SessionStart& start) {
   const SessionParts& parts = *start.parts;
-  SessionState state{
-      .parts = parts, .gate = start.gate, .pass = start.pass, .sysctls = {}, .score = {}};
+  SessionState state{.parts = parts, .pass = start.pass, .sysctls = {}, .score = {}};
   for (const SessionStep& step : kSessionSteps) {
     Status done = step.run(state);
     if (!done) return Fail(std::move(done).error().Wrap(std::string("session step ") + step.name));
