@@ -9,6 +9,7 @@ Its directories are new, its port is free, its log is printed when a test of it 
 Leaving the block ends every sandbox, daemon and spawner, and removes the directories.
 """
 import contextlib
+import glob
 import http.client
 import itertools
 import json
@@ -123,6 +124,11 @@ def at_a_terminal(typed, *words, **options):
 def groups_named(name):
     """Cgroups, of every hierarchy. Others' go meanwhile, which os.walk lets be."""
     return [pathlib.Path(folder, name) for folder, names, _ in os.walk('/sys/fs/cgroup') if name in names]
+
+
+def fitting(pattern):
+    """Paths that fit. A directory that goes meanwhile has none; Path.glob would raise."""
+    return [pathlib.Path(path) for path in glob.glob(pattern, recursive=True)]
 
 
 def children(pid):

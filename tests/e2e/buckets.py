@@ -1,5 +1,4 @@
 """Sandboxes with volumes that are buckets: a daemon, its stores of objects, and what serves them."""
-import glob
 import os
 import pathlib
 import re
@@ -54,8 +53,7 @@ def mounts():
 
 def scratch(daemon):
     """Directories for what is open of buckets, and what lies in them."""
-    # Path.glob would raise for a slot that goes meanwhile.
-    return [pathlib.Path(path) for path in glob.glob(f'{daemon.data_dir}/store/fs/uppers/s*/o*')]
+    return atoll.fitting(f'{daemon.data_dir}/store/fs/uppers/s*/o*')
 
 
 def the_store(authority, top):

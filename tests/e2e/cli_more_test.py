@@ -12,6 +12,7 @@ import unittest
 import atoll
 import box
 from atoll import BUILD, SLOWNESS, at_a_terminal
+from json_request import JsonRequest
 
 
 class Crowd(http.server.ThreadingHTTPServer):
@@ -23,15 +24,8 @@ class Crowd(http.server.ThreadingHTTPServer):
         super().__init__(('127.0.0.1', 0), CrowdHandler)
 
 
-class CrowdHandler(http.server.BaseHTTPRequestHandler):
+class CrowdHandler(JsonRequest):
     protocol_version = 'HTTP/1.1'
-
-    def answer(self, status, body):
-        text = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header('Content-Length', str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
 
     def do_GET(self):
         path = self.path.partition('?')[0]
@@ -49,9 +43,6 @@ class CrowdHandler(http.server.BaseHTTPRequestHandler):
             self.answer(200, {'cpu_used_pct': number, 'mem_used_mib': 1, 'mem_total_mib': 2})
         else:
             self.answer(404, {'code': 'NO', 'message': 'not here'})
-
-    def log_message(self, *_):
-        pass
 
 
 class Stats(unittest.TestCase):

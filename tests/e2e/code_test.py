@@ -129,7 +129,7 @@ sys.stdout.session.send = late
                 self.assertIn('\ufffd\ufffdcafé\n', said)
                 said = texts(child('head -c 10485760 /dev/zero | tr "\\0" x'))
                 self.assertEqual(said.count('x'), 10 << 20)
-                # What it says itself: half of a surrogate pair, bytes, 10 MiB without a line's end.
+                # The kernel's own output: half of a surrogate pair, bytes, 10 MiB without a line's end.
                 for code, wanted in (('console.log("a", "\\ud83d", "b")', 'a \ufffd b\n'),
                                      ('process.stdout.write(Buffer.from([255, 254, 101, 0xe4])); null', '\ufffd\ufffde\ufffd'),
                                      ('process.stdout.write("é".repeat(5 << 20)); null', 'é' * (5 << 20)),

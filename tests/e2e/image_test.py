@@ -1,6 +1,5 @@
 """The image store through the API: names, what uses an image, what is freed, and imports that the
 daemon does not live to see the end of."""
-import glob
 import hashlib
 import http.client
 import io
@@ -260,8 +259,7 @@ class Images(unittest.TestCase):
         temporary = self.daemon.data_dir / 'state/images/tmp'
 
         def members():
-            # Path.glob would raise for an import that ends meanwhile.
-            return [os.path.basename(path) for path in glob.glob(f'{temporary}/import-*/members/*')]
+            return [path.name for path in atoll.fitting(f'{temporary}/import-*/members/*')]
 
         moments = {
             'the archive is taken apart': lambda: 'member-0' in members(),

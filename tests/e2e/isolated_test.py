@@ -1,7 +1,6 @@
 """Isolated sessions: what clients are promised, and what one session must not get at."""
 import contextlib
 import ctypes
-import glob
 import os
 import pathlib
 import re
@@ -112,13 +111,13 @@ class Contract(Isolated):
         self.assertEqual(session.call('GET', f'/runs/{run}/logs').body.split(), [b'%d' % size])
         session.out('big=$(head -c 3000000 /dev/zero | tr "\\0" x); small=1')
         self.assertEqual(session.out('echo ${#big} $small'), '3000000 1')
-        # What is too much is said, by the run that made it so.
+        # The run that makes the state too large says so.
         self.assertIn('more than 4 MiB', session.out('big=$(head -c 9000000 /dev/zero | tr "\\0" x); small=2'))
         self.assertEqual(session.out('echo ${#big} $small'), '3000000 1')
 
     def test_what_a_run_leaves(self):
         session = self.session()
-        # As `pkill -f` looks.
+        # `pkill -f` looks at the command line.
         self.assertEqual(session.out('cd /usr; export A=1; umask 027; grep -sac some-word-of-mine /proc/$$/cmdline; true'), '0')
         self.assertEqual(session.out('pwd; echo $A; umask'), '/usr\n1\n0027')
         self.assertEqual(session.out("trap 'echo bye' EXIT; A=2; cd /tmp; echo on"), 'on\nbye')
@@ -600,9 +599,7 @@ class Life(Isolated):
         box = Box(self.daemon, self.image)
         self.addCleanup(lambda: self.daemon.delete(box.id))
         run, thread, answers = self.stuck(box)
-        # Path.glob would raise for a group that goes meanwhile.
-        files = lambda: map(pathlib.Path, glob.glob(f'{run}/x1/**/cgroup.procs', recursive=True))
-        in_group = lambda: ' '.join(map(text_of, files())).split()
+        in_group = lambda: ' '.join(map(text_of, atoll.fitting(f'{run}/x1/**/cgroup.procs'))).split()
         freeze = lambda on: (run / 'cgroup.freeze').write_text(str(int(on)), encoding='ascii')
         # That was a helper of the builder, which waits for the helper. The next one is the session's first process.
         builder, = [pid for pid in children(self.daemon.spawner_pid()) if comm(pid) == 'atoll-session']

@@ -19,6 +19,7 @@ import atoll
 import idp
 import oidc_test
 import tls_test
+from json_request import JsonRequest
 
 PATIENCE = 60 * atoll.SLOWNESS
 
@@ -67,14 +68,7 @@ class FakeProvider(http.server.ThreadingHTTPServer):
         self.server_close()
 
 
-class FakeProviderRequest(http.server.BaseHTTPRequestHandler):
-    def answer(self, status, body):
-        text = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header('Content-Length', str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
+class FakeProviderRequest(JsonRequest):
     def do_GET(self):
         issuer = self.server.issuer
         self.answer(200, {'issuer': self.server.name, 'token_endpoint': issuer + '/token',
@@ -89,9 +83,6 @@ class FakeProviderRequest(http.server.BaseHTTPRequestHandler):
             return
         self.server.asked.append(time.monotonic())
         self.answer(*self.server.answers.pop(0))
-
-    def log_message(self, *_):
-        pass
 
 
 class Login(unittest.TestCase):

@@ -1,6 +1,5 @@
 """Rollbacks of sandboxes with isolated sessions: the sessions end with the version that they were in, and live on if it
 does, whoever dies when. Record, spawner, kernel and disk then agree."""
-import glob
 import http.client
 import os
 import pathlib
@@ -61,11 +60,10 @@ class Sessions(Rollbacks):
                     if (group / 'cgroup.freeze').exists() or 'unified' in str(group))
 
     def session_groups(self):
-        # Path.glob would raise for a slot that goes meanwhile.
-        return glob.glob(f'{self.top()}/s*/run/x*')
+        return [str(group) for group in atoll.fitting(f'{self.top()}/s*/run/x*')]
 
     def session_uppers(self):
-        return glob.glob(f'{self.daemon.data_dir}/store/fs/uppers/*/x*')
+        return [str(path) for path in atoll.fitting(f'{self.daemon.data_dir}/store/fs/uppers/*/x*')]
 
     def nothing_is_left(self):
         """Sessions, and all of the version that they were in."""

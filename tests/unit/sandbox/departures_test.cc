@@ -67,12 +67,6 @@ class DeparturesTest : public SandboxesTest {
                                     clock.unix_ms, clock.boot_us);
     return begun ? *begun : nullptr;
   }
-  std::string Kinds(const std::string& id) {
-    std::string kinds;
-    const auto events = history->Find(id);
-    for (const HistoryEvent& event : *events) kinds += event.kind + " ";
-    return kinds;
-  }
   Departures::Stats Stats() { return sandboxes->departures.stats(); }
   uint64_t DroppedFor(Dropped why) { return Stats().dropped[static_cast<size_t>(why)]; }
 };

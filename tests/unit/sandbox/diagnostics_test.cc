@@ -41,13 +41,6 @@ class DiagnosticsTest : public SandboxesTest {
     loop.Run();
     return text;
   }
-  std::string Kinds(const std::string& id) {
-    std::string kinds;
-    const auto events = history->Find(id);
-    EXPECT_TRUE(events);
-    for (const HistoryEvent& event : *events) kinds += event.kind + " ";
-    return kinds;
-  }
 };
 
 TEST_F(DiagnosticsTest, OutputBehindTheReportIsKept) {

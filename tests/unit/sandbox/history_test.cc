@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/sandbox/store/schema.h"
+#include "tests/unit/sandbox/event_kinds.h"
 #include "tests/unit/sandbox/fakes.h"
 
 namespace atl::sandbox {
@@ -19,13 +20,7 @@ class HistoryTest : public testing::Test {
  protected:
   void Open() { history = std::move(*History::Open(db, loop)); }
   HistoryTest() { Open(); }
-  std::string Kinds(const std::string& id) {
-    std::string kinds;
-    const auto events = history->Find(id);
-    EXPECT_TRUE(events);
-    for (const HistoryEvent& event : *events) kinds += event.kind + " ";
-    return kinds;
-  }
+  std::string Kinds(const std::string& id) { return KindsOf(*history, id); }
 
   FakeClock clock;
   FakeLoop loop{clock};

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/sandbox/sandboxes.h"
+#include "tests/unit/sandbox/event_kinds.h"
 #include "tests/unit/sandbox/fakes.h"
 
 namespace atl::sandbox {
@@ -43,6 +44,7 @@ class SandboxesTest : public testing::Test {
   wire::SandboxRecord Present(const std::string& id);
   bool SocketExists(const std::string& id);
   std::vector<Sandbox> Stored();
+  std::string Kinds(const std::string& id) { return KindsOf(*history, id); }
 
   std::string directory;
   FakeClock clock;
